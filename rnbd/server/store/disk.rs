@@ -90,6 +90,17 @@ const MARK: Range<usize> = MARK_OFFSET..MARK_OFFSET + MARK_BYTES;
 const MARK_SECTOR: u64 = MARK_OFFSET as u64 / SECTOR_SIZE as u64;
 const _: () = assert!(MARK_BYTES == SECTOR_SIZE as usize);
 
+/// Returns the unit that a device writes without reading.
+fn unit(device: &BlockDevice) -> Unit {
+    Unit::of_limits(device.logical_block_bytes(), device.physical_block_bytes())
+}
+
+/// Returns whether the mark of use is written with the superblock: the device can write no single
+/// sector of 512 bytes, or reads a block for it, and may lose all of that block.
+pub(super) fn writes_whole_blocks(device: &BlockDevice) -> bool {
+    !unit(device).fits_sectors()
+}
+
 /// Where the submitter of an IO waits.
 #[pin_data]
 struct Waiter {
@@ -290,10 +301,9 @@ impl Disk {
         Ok(parsed != Err(Refusal::NotFormatted))
     }
 
-    /// Returns whether the mark of use is written with the superblock: the device can write no
-    /// single sector of 512 bytes, or reads a block for it, and may lose all of that block.
+    /// Returns whether the mark of use is written with the superblock.
     pub(super) fn writes_whole_blocks(&self) -> bool {
-        !self.unit().fits_sectors()
+        writes_whole_blocks(&self.device)
     }
 
     /// Reads block 0; returns its mark of use.
@@ -416,8 +426,7 @@ impl Device for Disk {
     type Error = Error;
 
     fn unit(&self) -> Unit {
-        let device = &self.device;
-        Unit::of_limits(device.logical_block_bytes(), device.physical_block_bytes())
+        unit(&self.device)
     }
 
     fn read(&mut self, block: u64, to: &mut Block) -> Result {

@@ -379,7 +379,7 @@ impl Engine {
                 part,
                 fua,
             } => self.write_home(core, slot, (group, part), fua),
-            Action::Flush => self.flush(core, Event::Flushed),
+            Action::Flush => self.flush(core),
             Action::Answer { ticket, .. } if self.is_scrub(ticket) => self.scrub_piece_ended(core),
             Action::Answer { ticket, is_ok } => self.piece_ended(ticket, is_ok),
         }

@@ -85,6 +85,8 @@ pub(super) struct Growing {
     superblock: KBox<Superblock>,
     /// Who has the device open, as the mark beside the superblock says.
     holder: Holder,
+    /// The device has got the step that is being taken.
+    was_begun: bool,
     /// While a growth runs.
     memory: Option<Memory>,
 }
@@ -96,6 +98,7 @@ impl Growing {
             growth: Growth::new(),
             superblock,
             holder,
+            was_begun: false,
             memory: None,
         }
     }
@@ -213,16 +216,17 @@ impl Engine {
         let range = growing.fill(core, step);
         drop(growing);
         let event = Event::Grown;
-        if step == Step::Flush {
-            self.flush(core, event);
-            return true;
-        }
         let fua = match step.is_fua() {
             true => Flags::FUA | Flags::SYNC,
             false => Flags::NONE,
         };
         let how = (Op::Write, Flags::META | fua, 0);
-        self.submit_range(core, event, how, Sector::of(place), range);
+        let was_begun = match step {
+            Step::Flush => self.submit_flush(core, event),
+            _ => self.submit_range(core, event, how, Sector::of(place), range),
+        };
+        // Its end is looked at by who has the engine.
+        core.growing().lock().was_begun = was_begun;
         true
     }
 
@@ -243,7 +247,7 @@ impl Engine {
             pr_info!("{name}: grown from {before} to {after} data blocks\n");
         }
         if let (Err(error), Some(step)) = (result, step) {
-            self.store.growth_failed(step);
+            self.store.growth_failed(step, growing.was_begun);
             pr_err!(
                 "{name}: growth failed at {}: {error:?}: the device is used with the size that it \
                  had\n",

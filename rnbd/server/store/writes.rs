@@ -14,6 +14,7 @@ use kernel::{
 use kernel_ext::pages::PageBlock;
 
 use super::{
+    disk,
     engine::{
         Engine,
         Event, //
@@ -49,7 +50,11 @@ impl Engine {
     /// device. Sleeps.
     pub(super) fn may_begin(core: &Core, event: Event) -> bool {
         // The keeper of the mark waits for the end of that one.
-        let is_last = |event| matches!(event, Event::Grown) && core.growing().lock().is_ending();
+        let is_last = |event| {
+            matches!(event, Event::Grown)
+                && disk::writes_whole_blocks(core.device())
+                && core.growing().lock().is_ending()
+        };
         loop {
             match core.lease().state() {
                 Use::Permitted => return true,
@@ -94,15 +99,22 @@ impl Engine {
         self.submit_range(core, event, (Op::Write, flags, 0), at, range);
     }
 
-    /// Flushes the device's cache.
-    pub(super) fn flush(&mut self, core: &Arc<Core>, event: Event) {
+    /// Flushes the device's cache for requests and journal.
+    pub(super) fn flush(&mut self, core: &Arc<Core>) {
+        self.submit_flush(core, Event::Flushed);
+    }
+
+    /// Flushes the device's cache; returns whether that was begun.
+    pub(super) fn submit_flush(&mut self, core: &Arc<Core>, event: Event) -> bool {
         self.in_flight = self.in_flight.saturating_add(1);
         let io = StoreIo::new(core.clone(), event);
         let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
         // It has no data.
-        if bio.set_len_bytes(0).is_ok() && Self::may_begin(core, event) {
+        let may_begin = bio.set_len_bytes(0).is_ok() && Self::may_begin(core, event);
+        if may_begin {
             bio.submit();
         }
+        may_begin
     }
 
     /// Submits the IO of one block of the sidecar; without a place or memory it fails.
@@ -123,7 +135,8 @@ impl Engine {
         );
     }
 
-    /// Submits an IO of a range of memory from a sector of the device on.
+    /// Submits an IO of a range of memory from a sector of the device on; returns whether it was
+    /// begun.
     pub(super) fn submit_range(
         &mut self,
         core: &Arc<Core>,
@@ -131,7 +144,7 @@ impl Engine {
         (op, flags, prio): (Op, Flags, u16),
         sector: Option<Sector>,
         range: Option<(Arc<PageBlock>, usize, u32)>,
-    ) {
+    ) -> bool {
         self.in_flight = self.in_flight.saturating_add(1);
         let io = StoreIo::new(core.clone(), event);
         let mut bio = Bio::new(io, op, flags, sector.map_or(u64::MAX, Sector::number));
@@ -143,8 +156,10 @@ impl Engine {
             _ => Err(EIO),
         };
         // Dropping the bio ends it with an error.
-        if added.is_ok() {
+        let may_begin = added.is_ok();
+        if may_begin {
             bio.submit();
         }
+        may_begin
     }
 }

@@ -74,9 +74,9 @@ impl Cached {
 }
 
 impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
-    /// A step of a growth has failed.
-    pub fn growth_failed(&mut self, step: Step) {
-        if step.is_for_all() || step.is_fua() && self.is_volatile {
+    /// A step of a growth has failed. One that was not begun says nothing of the device.
+    pub fn growth_failed(&mut self, step: Step, was_begun: bool) {
+        if was_begun && (step.is_for_all() || step.is_fua() && self.is_volatile) {
             self.fail();
         }
     }

@@ -398,7 +398,8 @@ fn nothing_is_durable_after_a_write_with_fua_that_has_failed() {
     }
 }
 
-/// A growth flushes, and may do so behind a write with FUA.
+/// A growth flushes, and may do so behind a write with FUA. A step that the lease did not permit
+/// has done nothing.
 #[test]
 fn steps_of_a_growth_that_fail_end_writes() {
     let homes = Step::Homes { first: 4, count: 1 };
@@ -408,13 +409,15 @@ fn steps_of_a_growth_that_fail_end_writes() {
         (Step::Copy, [false, true]),
         (Step::Superblock, [false, true]),
     ] {
-        let failed = [false, true].map(|is_volatile| {
-            let ring = Ring::after_mark(8, Unit::SECTOR, 1);
-            let mut store = ArrayStore::<4, 4>::in_arrays(seal(), ring, is_volatile);
-            store.growth_failed(step);
-            store.has_failed()
-        });
-        assert_eq!(failed, ends, "{step:?}");
+        for (was_begun, ends) in [(true, ends), (false, [false, false])] {
+            let failed = [false, true].map(|is_volatile| {
+                let ring = Ring::after_mark(8, Unit::SECTOR, 1);
+                let mut store = ArrayStore::<4, 4>::in_arrays(seal(), ring, is_volatile);
+                store.growth_failed(step, was_begun);
+                store.has_failed()
+            });
+            assert_eq!(failed, ends, "{step:?}, begun: {was_begun}");
+        }
     }
 }
 
