@@ -169,7 +169,7 @@ impl Link {
     fn close(self: &Arc<Self>, batch: &Batch) {
         let call = &self.closing;
         // A task that was killed may have sent a part of the last question, which gfmd has refused
-        // by that: the rest goes before the question is written anew. It is in no queue, so nobody
+        // by that: the rest goes before the question is written anew. It is in no queue, so no task
         // begins to send it. A worker is not killed.
         let _ = self.send_waiting();
         if call
