@@ -20,6 +20,25 @@ pub const fn is_free(in_use: u32) -> bool {
     in_use < OF_SERVER_MAX
 }
 
+/// What a message of a lane does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Opens the device.
+    Open,
+    /// Closes the device with this number.
+    Close(u32),
+}
+
+/// Returns whether a message whose client is gone is not carried out if it waits behind `earlier`
+/// ones: an OPEN that no one uses, or a CLOSE of what is closed then. So what a lane keeps of
+/// clients that come and go, while its device does not answer, is limited.
+pub fn is_stale(step: Step, mut earlier: impl Iterator<Item = Step>) -> bool {
+    match step {
+        Step::Open => true,
+        Step::Close(_) => earlier.any(|earlier| earlier == step),
+    }
+}
+
 /// Returns whether two names mean the same device for certain: they differ in empty parts and `.`
 /// only. Links are not followed.
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {

@@ -141,6 +141,7 @@ fn open(
     access: AccessMode,
     wanted: Option<Wanted>,
 ) -> Result<OpenResponse> {
+    session.check_not_ended()?;
     session.server().left_lanes().wait(session, name)?;
     let known = |mapping: &Mapping| {
         let is_asked_for =

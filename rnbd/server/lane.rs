@@ -49,7 +49,10 @@ use super::{
     session::Session, //
 };
 use crate::proto::{
-    lanes,
+    lanes::{
+        self,
+        Step, //
+    },
     message::{
         Direction,
         Message, //
@@ -64,11 +67,13 @@ struct Copied {
     user: KVec<u8>,
     data_len: u32,
     direction: Direction,
+    step: Step,
 }
 
 impl Copied {
-    fn new(operation: &Operation) -> Result<Arc<Self>> {
+    fn new(operation: &Operation, step: Step) -> Result<Arc<Self>> {
         let copied = Self {
+            step,
             user: copy(operation.user()).ok_or(ENOMEM)?,
             data_len: operation.data_len(),
             direction: direction_of(operation),
@@ -156,6 +161,29 @@ struct Entry {
     messages: KVec<Waiting>,
 }
 
+impl Entry {
+    /// Drops the operations of paths that are closed, and the messages that need not be carried out
+    /// then.
+    fn discard(&mut self) {
+        for waiting in &mut self.messages {
+            let operation = waiting.operation.as_ref();
+            if operation.is_some_and(Operation::is_discarded) {
+                // Dropping it releases its chunk.
+                waiting.operation = None;
+            }
+        }
+        let mut index = 1;
+        while let Some((earlier, [waiting, ..])) = self.messages.split_at_checked(index) {
+            let steps = earlier.iter().map(|earlier| earlier.message.step);
+            if waiting.operation.is_none() && lanes::is_stale(waiting.message.step, steps) {
+                let _ = self.messages.remove(index);
+            } else {
+                index = index.saturating_add(1);
+            }
+        }
+    }
+}
+
 /// The lanes of a session.
 ///
 /// A lane has its session: [`Lanes::close`] must be called before the session is dropped, and the
@@ -201,10 +229,10 @@ impl Lanes {
     pub(super) fn push(
         &self,
         session: &Arc<Session>,
-        name: KVec<u8>,
+        (name, step): (KVec<u8>, Step),
         operation: Operation,
     ) -> Result<Arc<Lane>, Operation> {
-        let Ok(message) = Copied::new(&operation) else {
+        let Ok(message) = Copied::new(&operation, step) else {
             return Err(operation);
         };
         let mut list = self.list.lock();
@@ -259,23 +287,9 @@ impl Lanes {
         first.operation
     }
 
-    /// Drops the operations of paths that are closed.
+    /// Drops what only paths that are closed have sent; see [`Entry::discard`].
     pub(super) fn discard(&self) {
-        let mut list = self.list.lock();
-        for waiting in list
-            .entries
-            .iter_mut()
-            .flat_map(|entry| &mut entry.messages)
-        {
-            if waiting
-                .operation
-                .as_ref()
-                .is_some_and(Operation::is_discarded)
-            {
-                // Dropping it releases its chunk.
-                waiting.operation = None;
-            }
-        }
+        self.list.lock().entries.iter_mut().for_each(Entry::discard);
     }
 
     /// Ends the use of lanes by `session`, of which no more messages arrive; those that have
@@ -284,6 +298,7 @@ impl Lanes {
         let mut list = self.list.lock();
         list.is_closed = true;
         list.entries.retain(|entry| entry.busy.is_some());
+        list.entries.iter_mut().for_each(Entry::discard);
         let left = session.server().left_lanes();
         let kept = list.entries.iter().try_for_each(|entry| match &entry.busy {
             Some(busy) => left.add(&entry.lane, &busy.name),
@@ -381,24 +396,27 @@ impl LeftLanes {
 
 /// Answers an admin message, or has the lane of its device answer it. Sleeps.
 pub(super) fn route(session: &Arc<Session>, message: Operation) {
-    let Some(name) = device_of(session, &message) else {
+    let Some(about) = device_of(session, &message) else {
         return session.answer(message);
     };
-    match session.lanes().push(session, name, message) {
+    match session.lanes().push(session, about, message) {
         // If the item is queued already, it will take this message.
         Ok(lane) => drop(session.server().messages().enqueue::<_, 0>(lane)),
         Err(message) => session.answer(message),
     }
 }
 
-/// Returns the name of the device that a message is about; `None` if there is none, or no memory
-/// for its name.
-fn device_of(session: &Session, message: &Operation) -> Option<KVec<u8>> {
+/// Returns the name of the device that a message is about, and what it does; `None` if there is no
+/// device, or no memory for its name.
+fn device_of(session: &Session, message: &Operation) -> Option<(KVec<u8>, Step)> {
     let (user, len) = (message.user(), message.data_len());
     let parsed = Message::parse(user, len, direction_of(message), session.version()).ok()?;
     match parsed {
-        Message::Open { name, .. } => copy(name),
-        Message::Close { device_id } => session.with_path_of(device_id, copy)?,
+        Message::Open { name, .. } => Some((copy(name)?, Step::Open)),
+        Message::Close { device_id } => {
+            let name = session.with_path_of(device_id, copy)??;
+            Some((name, Step::Close(device_id)))
+        }
         _ => None,
     }
 }

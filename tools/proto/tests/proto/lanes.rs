@@ -3,6 +3,8 @@
 use proto::rnbd::lanes::{
     is_free,
     is_same,
+    is_stale,
+    Step,
     OF_SESSION_MAX, //
 };
 
@@ -33,4 +35,18 @@ fn names_of_one_device_are_told_from_those_of_another() {
         assert!(!is_same(other.as_bytes(), b"a/b"), "{other}");
     }
     assert!(is_same(b"a/..", b"./a/.."), "the server refuses it");
+}
+
+#[test]
+fn a_lane_keeps_little_of_clients_that_come_and_go() {
+    // Each client sends as much as it can and is gone, while the device does not answer.
+    let mut lane = vec![Step::Open];
+    for _ in 0..10 {
+        for step in [Step::Open, Step::Close(1), Step::Open, Step::Close(2)] {
+            if !is_stale(step, lane.iter().copied()) {
+                lane.push(step);
+            }
+        }
+    }
+    assert_eq!(lane, [Step::Open, Step::Close(1), Step::Close(2)]);
 }
