@@ -89,6 +89,14 @@ struct Waiting {
     operation: Option<Operation>,
 }
 
+/// A message that no lane has got.
+pub(super) enum NotQueued {
+    /// No lane has messages about its device: it waits for none of them.
+    NoLane(Operation),
+    /// A lane has, and there is no memory to wait there: it would overtake them.
+    NoMemory(Operation),
+}
+
 /// The messages about one device.
 #[pin_data]
 pub(super) struct Lane {
@@ -225,29 +233,32 @@ impl Lanes {
     /// # Errors
     ///
     /// Returns the message if all lanes have messages about other devices, those of this session or
-    /// of the server, or there is no memory.
+    /// of the server, or there is no memory; see [`NotQueued`].
     pub(super) fn push(
         &self,
         session: &Arc<Session>,
         (name, step): (KVec<u8>, Step),
         operation: Operation,
-    ) -> Result<Arc<Lane>, Operation> {
-        let Ok(message) = Copied::new(&operation, step) else {
-            return Err(operation);
-        };
+    ) -> Result<Arc<Lane>, NotQueued> {
+        let message = Copied::new(&operation, step);
         let mut list = self.list.lock();
         let is_of = |busy: &Busy| lanes::is_same(&busy.name, &name);
         let mut entries = list.entries.iter();
         let busy = entries.position(|entry| entry.busy.as_ref().is_some_and(is_of));
-        let Some(entry) = busy_or_free(&mut list.entries, busy, session) else {
-            return Err(operation);
+        let no_lane = match busy {
+            Some(_) => NotQueued::NoMemory,
+            None => NotQueued::NoLane,
+        };
+        let (Ok(message), Some(entry)) = (message, busy_or_free(&mut list.entries, busy, session))
+        else {
+            return Err(no_lane(operation));
         };
         if entry.messages.reserve(1, GFP_KERNEL).is_err() {
-            return Err(operation);
+            return Err(no_lane(operation));
         }
         if entry.busy.is_none() {
             let Some(in_use) = InUse::take(session) else {
-                return Err(operation);
+                return Err(no_lane(operation));
             };
             entry.busy = Some(Busy {
                 name,
@@ -396,28 +407,34 @@ impl LeftLanes {
 
 /// Answers an admin message, or has the lane of its device answer it. Sleeps.
 pub(super) fn route(session: &Arc<Session>, message: Operation) {
-    let Some(about) = device_of(session, &message) else {
-        return session.answer(message);
+    let about = match device_of(session, &message) {
+        Ok(Some(about)) => about,
+        Ok(None) => return session.answer(message),
+        Err(error) => return message.reply(Err(error)),
     };
     match session.lanes().push(session, about, message) {
         // If the item is queued already, it will take this message.
         Ok(lane) => drop(session.server().messages().enqueue::<_, 0>(lane)),
-        Err(message) => session.answer(message),
+        Err(NotQueued::NoLane(message)) => session.answer(message),
+        Err(NotQueued::NoMemory(message)) => message.reply(Err(ENOMEM)),
     }
 }
 
 /// Returns the name of the device that a message is about, and what it does; `None` if there is no
-/// device, or no memory for its name.
-fn device_of(session: &Session, message: &Operation) -> Option<(KVec<u8>, Step)> {
+/// device.
+fn device_of(session: &Session, message: &Operation) -> Result<Option<(KVec<u8>, Step)>> {
     let (user, len) = (message.user(), message.data_len());
-    let parsed = Message::parse(user, len, direction_of(message), session.version()).ok()?;
-    match parsed {
-        Message::Open { name, .. } => Some((copy(name)?, Step::Open)),
-        Message::Close { device_id } => {
-            let name = session.with_path_of(device_id, copy)??;
-            Some((name, Step::Close(device_id)))
+    let about = match Message::parse(user, len, direction_of(message), session.version()) {
+        Ok(Message::Open { name, .. }) => Some((copy(name), Step::Open)),
+        Ok(Message::Close { device_id }) => {
+            let name = session.with_path_of(device_id, copy);
+            name.map(|name| (name, Step::Close(device_id)))
         }
         _ => None,
+    };
+    match about {
+        Some((name, step)) => Ok(Some((name.ok_or(ENOMEM)?, step))),
+        None => Ok(None),
     }
 }
 
