@@ -7,7 +7,8 @@
 //! holds either. A lane has the messages about one device name while there are any, in the order of
 //! arrival. There are a few of them for a session and for all of them
 //! ([`lanes`](crate::proto::lanes)); with more devices at a time the messages are answered by the
-//! session's own work item, as those that are about no device.
+//! session's own work item, as those that are about no device: what follows waits for them, and so
+//! does the end of the path and of the session.
 //!
 //! A lane has copies of its messages. So neither a path nor the session waits for a device when it
 //! ends: the operation that would bring the answer is dropped, and what an OPEN has opened after

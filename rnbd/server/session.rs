@@ -298,13 +298,14 @@ impl Session {
     }
 
     /// Closes all devices; no more messages arrive. What a lane is about to open it closes again.
-    /// Sleeps, but for no device that does not answer an OPEN.
+    /// Sleeps, but for no device that does not answer an OPEN in a lane.
     fn close_all(self: &Arc<Self>) {
+        // Before the waits: what is not open yet need not be opened. And before `slots` is locked,
+        // with which `publish` looks.
+        self.has_ended.store(true, Relaxed);
         // The item may not have returned from the last message yet.
         workqueue::flush(self);
         self.lanes.close(self);
-        // Before `slots` is locked, with which `publish` looks.
-        self.has_ended.store(true, Relaxed);
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {
             self.close(device_id, false);
