@@ -121,6 +121,14 @@ pub const fn is_unchanged(was_known: bool, found: Option<bool>) -> bool {
     }
 }
 
+/// Returns whether a connect request that was refused is decided anew: there was no memory for a
+/// session of its own, which the server did not know (`was_known`), but knows by now (`is_known`),
+/// as another request of the client has created it. With that the request needs none.
+pub const fn is_decided_anew(refusal: &Refusal, was_known: bool, is_known: bool) -> bool {
+    let is_of_memory = matches!(refusal, Refusal::MemoryLimit | Refusal::NoMemory);
+    is_of_memory && !was_known && is_known
+}
+
 /// The maximum time that a session waits for its name, in milliseconds: enough for the server to
 /// detect a dead client and end its session, with the default heartbeat interval.
 pub const NAME_WAIT_MS: u32 = 10_000;

@@ -134,21 +134,30 @@ impl Registry {
             _ => return Err(Refusal::PathState),
         };
         for _ in 0..admission::ROUNDS {
-            if let Some(path) = self.find_or_begin(connect, request, &name)? {
-                return Ok(path);
+            let known = self.find(connect)?;
+            let was_known = known.is_some();
+            match self.find_or_begin(connect, request, &name, known) {
+                Ok(Some(path)) => return Ok(path),
+                Ok(None) => {}
+                Err(refusal) => {
+                    let is_known = self.find(connect)?.is_some();
+                    if !admission::is_decided_anew(&refusal, was_known, is_known) {
+                        return Err(refusal);
+                    }
+                }
             }
         }
         Err(Refusal::PathState)
     }
 
-    /// A round of [`Self::path_for`]; `None` if the session was created, or has ended, meanwhile.
+    /// A round of [`Self::path_for`], for the session `known`; `None` if the session was created, or has ended, meanwhile.
     fn find_or_begin(
         self: &Arc<Self>,
         connect: &Connect,
         request: &ConnectRequest<'_>,
         name: &PathName,
+        known: Option<Arc<Session>>,
     ) -> Result<Option<Arc<Path>>, Refusal> {
-        let known = self.find(connect)?;
         let is_known = known.is_some();
         let session = match known {
             Some(session) => session,

@@ -8,6 +8,7 @@ use proto::rtrs::{
     admission::{
         admit,
         claim_name,
+        is_decided_anew,
         is_unchanged,
         Admission,
         Holder,
@@ -318,4 +319,16 @@ fn requests_that_create_one_session_at_a_time_get_one() {
         }
     }
     assert!(done > 20, "{done}");
+}
+
+#[test]
+fn who_had_no_memory_for_a_session_of_its_own_joins_that_of_another_request() {
+    for refusal in [Refusal::MemoryLimit, Refusal::NoMemory] {
+        assert!(is_decided_anew(&refusal, false, true));
+        // Nobody created one; or it was known, and the path has no room.
+        assert!(!is_decided_anew(&refusal, false, false));
+        assert!(!is_decided_anew(&refusal, true, true));
+        assert!(!is_decided_anew(&refusal, true, false));
+    }
+    assert!(!is_decided_anew(&Refusal::AddressTaken, false, true));
 }
