@@ -35,7 +35,7 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 27] = [
+const PARTS: [Part; 28] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -57,6 +57,7 @@ const PARTS: [Part; 27] = [
     ("irq_lock", sync::irq_lock),
     ("global", sync::global),
     ("rcu_arc", sync::rcu_arc),
+    ("grace_arc", sync::grace_arc),
     ("users", sync::users),
     ("completion", sync::completion),
     ("wait_queue", sync::wait_queue),

@@ -23,6 +23,7 @@ use kernel_ext::{
         BoxCell,
         Completion,
         Global,
+        GraceArc,
         Handoff,
         IrqLock,
         RcuArc,
@@ -195,6 +196,18 @@ pub(super) fn rcu_arc() -> Result {
         arc.get_with(&rcu::read_lock()).is_some_and(|new| *new == 2),
         "the new one is seen",
     )
+}
+
+/// Checks that a section of RCU can use what it has given away the reference to.
+pub(super) fn grace_arc() -> Result {
+    let arc = GraceArc::new(1u32)?;
+    let other = arc.clone();
+    let guard = rcu::read_lock();
+    let value = other.under(&guard);
+    drop(other);
+    let seen = *value == 1;
+    drop(guard);
+    check(seen && *arc == 1, "the value stays")
 }
 
 /// Checks timeouts, and completion by another thread.

@@ -18,6 +18,7 @@ use kernel::{
     fmt, impl_has_delayed_work, impl_has_work, new_mutex,
     prelude::*,
     sync::{
+        rcu,
         Arc,
         Mutex,
         UniqueArc, //
@@ -40,8 +41,10 @@ use kernel_ext::sync::atomic::{
     Ordering::Relaxed, //
 };
 use kernel_ext::{
+    new_irq_lock,
     sync::{
-        RcuArc,
+        GraceArc,
+        IrqLock,
         SetOnce, //
     },
     workqueue, //
@@ -139,7 +142,8 @@ pub(crate) struct Path {
     /// Whether the session counts it as up.
     counted: AtomicBool,
     /// The connections; taken out by the teardown.
-    pub(crate) connections: RcuArc<Connections>,
+    #[pin]
+    connections: IrqLock<Option<GraceArc<Connections>>>,
     /// Held while a connection is added; the time of the last one.
     #[pin]
     joined: Mutex<Instant<Monotonic>>,
@@ -229,7 +233,7 @@ impl Path {
                 is_undrained: AtomicBool::new(false),
                 service: SetOnce::new(),
                 counted: AtomicBool::new(false),
-                connections: RcuArc::new(Some(connections)),
+                connections <- new_irq_lock!(Some(connections), "Path::connections"),
                 joined <- new_mutex!(Instant::now(), "Path::joined"),
                 files <- new_mutex!(None, "Path::files"),
                 work <- new_work!("Path::work"),
@@ -248,7 +252,7 @@ impl Path {
     /// Adds a connection; accepts or rejects the request.
     pub(crate) fn join(self: &Arc<Self>, connect: &Connect, request: ConnectRequest<'_>) {
         let mut joined = self.joined.lock();
-        let connections = self.connections.get();
+        let connections = self.connections.lock().clone();
         let connecting = self.state() == ServerState::Connecting;
         let taken = connections
             .as_ref()
@@ -265,10 +269,16 @@ impl Path {
         }
     }
 
+    /// Returns the connections, while the guard lives; `None` once the teardown has taken them. Any
+    /// context.
+    pub(crate) fn connections<'a>(&self, guard: &'a rcu::Guard) -> Option<&'a Connections> {
+        self.connections.lock().as_ref().map(|all| all.under(guard))
+    }
+
     /// Returns the connections. Waits for one that is being added.
-    pub(crate) fn joined(&self) -> Option<Arc<Connections>> {
+    pub(crate) fn joined(&self) -> Option<GraceArc<Connections>> {
         let _joined = self.joined.lock();
-        self.connections.get()
+        self.connections.lock().clone()
     }
 
     /// Charges the memory of a connection, `bytes`; `ENOMEM`.

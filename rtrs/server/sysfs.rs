@@ -7,6 +7,7 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
+        rcu,
         Arc,
         ArcBorrow, //
     },
@@ -76,7 +77,8 @@ fn show_hca_name(path: &Path, page: &mut ShowBuffer<'_>) -> Result {
 }
 
 fn show_hca_port(path: &Path, page: &mut ShowBuffer<'_>) -> Result {
-    let connections = path.connections.get().ok_or(ENODEV)?;
+    let guard = rcu::read_lock();
+    let connections = path.connections(&guard).ok_or(ENODEV)?;
     let admin = connections.get(0).ok_or(ENODEV)?;
     writeln!(page, "{}", admin.cm.port_number())
 }

@@ -89,12 +89,10 @@ fn fill(context: &mut RequestContext) {
 
 /// Posts the answer of `context`, or queues it until the send queue has room for it.
 fn send(context: KBox<RequestContext>) {
-    // The teardown of the path waits for a grace period after it has got all contexts back. So
-    // within this guard the queue pair may be used although the context is released already, and
-    // the reference taken here is never the last one. Locals are dropped in reverse order: the
-    // guard last.
-    let _guard = rcu::read_lock();
-    let connections = context.connections.clone();
+    // Within this guard the queue pair may be used although the context, and with it the reference
+    // to the connections, is released already.
+    let guard = rcu::read_lock();
+    let connections = context.connections.under(&guard);
     let Some(connection) = connections.get(context.cid) else {
         return;
     };

@@ -9,7 +9,10 @@ use kernel::{
 };
 use kernel_ext::{
     pages::PageBlock,
-    sync::BoxCell, //
+    sync::{
+        BoxCell,
+        GraceArc, //
+    }, //
 };
 use rdma::{
     Mr,
@@ -66,7 +69,7 @@ pub(crate) struct RequestContext {
     /// The chunk's own registration, under `always_invalidate`.
     pub(crate) region: Option<Mr>,
     /// The path's connections; dropped with the context when the path is torn down.
-    pub(crate) connections: Arc<Connections>,
+    pub(crate) connections: GraceArc<Connections>,
     /// The next context of a [`RequestList`](crate::server::io::send_queue::RequestList).
     pub(crate) next: Option<KBox<RequestContext>>,
     /// The user message, copied out of the chunk, if it fits.
@@ -83,7 +86,7 @@ impl RequestContext {
         id: u16,
         mapping: Arc<PageMapping>,
         region: Option<Mr>,
-        connections: Arc<Connections>,
+        connections: GraceArc<Connections>,
     ) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {

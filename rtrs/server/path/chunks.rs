@@ -8,7 +8,10 @@ use kernel::{
 };
 use kernel_ext::{
     new_wait_queue,
-    sync::WaitQueue, //
+    sync::{
+        GraceArc,
+        WaitQueue, //
+    }, //
 };
 use rdma::{
     DmaDirection,
@@ -69,7 +72,7 @@ impl Chunks {
         session: &Session,
         pd: &Arc<Pd>,
         chunks: (&[Arc<PageMapping>], Division),
-        connections: &Arc<Connections>,
+        connections: &GraceArc<Connections>,
     ) -> Result<impl PinInit<Self>> {
         let depth = session.geometry().queue_depth();
         let keys = if session.always_invalidate() {
@@ -180,7 +183,7 @@ fn register(
     session: &Session,
     pd: &Arc<Pd>,
     (mappings, division): (&[Arc<PageMapping>], Division),
-    connections: &Arc<Connections>,
+    connections: &GraceArc<Connections>,
 ) -> Result<(KVVec<ChunkState>, KVVec<Mr>)> {
     let depth = session.geometry().queue_depth();
     let register = |first, run: &[_]| register_run(pd, session, first, run, division.page_size);

@@ -7,7 +7,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::sync::SetOnce;
+use kernel_ext::sync::{
+    GraceArc,
+    SetOnce, //
+};
 use rdma::{
     cm::{
         CmHandler,
@@ -97,17 +100,17 @@ pub(crate) struct Connection {
 /// The connections of one path, by their numbers.
 ///
 /// The path drops it at its teardown, which breaks the reference cycle of path, queue pair and
-/// context.
+/// context. Code that answers a request, under RCU, uses it without a reference.
 pub(crate) struct Connections(KVec<SetOnce<Connection>>);
 
 impl Connections {
     /// Allocates an empty table for `count` connections.
-    pub(crate) fn new(count: u16) -> Result<Arc<Self>> {
+    pub(crate) fn new(count: u16) -> Result<GraceArc<Self>> {
         let mut table = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         for _ in 0..count {
             table.push(SetOnce::new(), GFP_KERNEL)?;
         }
-        Ok(Arc::new(Self(table), GFP_KERNEL)?)
+        GraceArc::new(Self(table))
     }
 
     /// Returns the bytes of a table for `count` connections.

@@ -7,7 +7,10 @@
 //! the service. The service may take as long as a disk does; a second copy of such a request waits
 //! for it ([`fence`](super::fence)), and no other request does.
 
-use kernel::sync::Arc;
+use kernel::sync::{
+    rcu,
+    Arc, //
+};
 use kernel_ext::sync::atomic::{
     AtomicBool,
     AtomicU32,
@@ -93,8 +96,8 @@ pub(crate) fn answer(path: &Arc<Path>) {
     }
     // Before the answer is sent, which permits the next message.
     asked.store(0, SeqCst);
-    let connections = path.connections.get();
-    let admin = connections.as_ref().and_then(|c| c.get(0));
+    let guard = rcu::read_lock();
+    let admin = path.connections(&guard).and_then(|c| c.get(0));
     if !admin.is_some_and(|admin| heartbeat::send(&admin.qp, Imm::Fenced(number))) {
         // The next tick tries again.
         asked.store(number, SeqCst);

@@ -3,7 +3,10 @@
 //! The heartbeat of a path, in either direction on its admin connection, and the limit on how long
 //! the set-up of a path may take.
 
-use kernel::sync::Arc;
+use kernel::sync::{
+    rcu,
+    Arc, //
+};
 use kernel_ext::sync::atomic::{
     AtomicU32,
     Ordering::Relaxed, //
@@ -103,8 +106,8 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
         }
         Tick::Wait => {}
         Tick::Send => {
-            let connections = path.connections.get();
-            let admin = connections.as_ref().and_then(|c| c.get(0));
+            let guard = rcu::read_lock();
+            let admin = path.connections(&guard).and_then(|c| c.get(0));
             if !admin.is_some_and(|admin| send(&admin.qp, Imm::Heartbeat)) {
                 // No heartbeat was sent, so none was missed: the next tick sends one.
                 path.liveness.heard();
@@ -118,8 +121,9 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
 /// not 0 until the client sends something. Any context.
 pub(crate) fn ask(path: &Arc<Path>) {
     let asked = path.liveness.expect_answer();
-    let connections = path.connections.get().filter(|_| asked && path.is_up());
-    if let Some(admin) = connections.as_ref().and_then(|c| c.get(0)) {
+    let guard = rcu::read_lock();
+    let connections = path.connections(&guard).filter(|_| asked && path.is_up());
+    if let Some(admin) = connections.and_then(|c| c.get(0)) {
         let _ = send(&admin.qp, Imm::Heartbeat);
     }
 }

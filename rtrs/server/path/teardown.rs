@@ -62,8 +62,8 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     // From now on no other path takes an empty chunk state for a request in flight.
     fence::leave(path);
     let contexts = path.chunks.take_released();
-    // Waits for a grace period, since the code that answered the last requests may still run.
-    drop(path.connections.replace(None));
+    let own = path.connections.lock().take();
+    drop(own);
 
     *path.files.lock() = None;
     if path.counted.swap(false, SeqCst) {
@@ -71,7 +71,8 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     }
 
     // With the last reference to the connections the queue pairs are freed, and with them their
-    // references to the path.
+    // references to the path: after a grace period, since the code that answered the last requests
+    // may still run.
     drop(contexts);
     drop(connections);
     path.step(ServerEvent::TornDown);

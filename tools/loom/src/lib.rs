@@ -17,6 +17,7 @@ extern crate self as kernel;
 #[allow(unused_unsafe, dead_code)]
 mod folder {
     pub mod box_cell;
+    pub mod grace_arc;
     pub mod handoff;
     pub mod rcu_arc;
     pub mod set_once;
@@ -29,13 +30,25 @@ pub mod sync;
 mod watched;
 
 pub use folder::{
-    box_cell::BoxCell, handoff::Handoff, handoff::Held, rcu_arc::RcuArc, set_once::SetOnce,
+    box_cell::BoxCell,
+    grace_arc::GraceArc,
+    handoff::{Handoff, Held},
+    rcu_arc::RcuArc,
+    set_once::SetOnce,
     users::Users,
 };
 pub use watched::Watched;
 
 /// As in the kernel.
 pub mod prelude {
+    pub use crate::sync::ArcExt;
+
+    /// How an allocation is made.
+    pub struct Flags;
+
+    /// As in the kernel.
+    pub const GFP_KERNEL: Flags = Flags;
+
     /// A box of the kernel has the same ways in and out.
     pub type KBox<T> = Box<T>;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `BoxCell`, `SetOnce` and `RcuArc`: nothing is used before it is whole, after it is freed, or by
-//! two that change it.
+//! `BoxCell`, `SetOnce`, `RcuArc` and `GraceArc`: nothing is used before it is whole, after it is
+//! freed, or by two that change it.
 
 use lock_free::{
     sync::{rcu, Arc},
-    BoxCell, RcuArc, SetOnce, Watched,
+    BoxCell, GraceArc, RcuArc, SetOnce, Watched,
 };
 use loom::{model, thread};
 
@@ -95,5 +95,43 @@ fn a_reader_keeps_what_it_reads_while_it_is_replaced() {
         for reader in readers {
             reader.join().expect("no panic");
         }
+    });
+}
+
+/// Who answers a request gives its context away, and the reference in it; a teardown takes that
+/// one, and drops it and its own.
+#[test]
+fn a_reader_keeps_what_it_has_given_away_the_reference_to() {
+    model(|| {
+        let own = GraceArc::new(changed()).expect("there is memory");
+        let chunk = Arc::new(BoxCell::empty());
+        assert!(chunk.is_empty());
+        let answer = {
+            let (chunk, reference) = (chunk.clone(), Box::new(own.clone()));
+            thread::spawn(move || {
+                let guard = rcu::read_lock();
+                let value = reference.under(&guard);
+                assert!(chunk.put(reference).is_ok());
+                value.read();
+            })
+        };
+        drop(chunk.take());
+        drop(own);
+        answer.join().expect("no panic");
+    });
+}
+
+#[test]
+fn the_last_reference_is_known_as_such_by_one() {
+    model(|| {
+        let own = GraceArc::new(changed()).expect("there is memory");
+        let other = own.clone();
+        let other = thread::spawn(move || {
+            other.read();
+            drop(other);
+        });
+        own.read();
+        drop(own);
+        other.join().expect("no panic");
     });
 }
