@@ -35,7 +35,8 @@ impl fmt::Display for UnknownPolicy {
 pub struct PathLoad {
     /// It carries IO.
     pub connected: bool,
-    /// Requests in flight.
+    /// Requests in flight, of those that a policy chose which [counts](Policy::counts_requests)
+    /// them.
     pub inflight: u32,
     /// The latency of its last heartbeat; `None` before the first, which is not 0 (D17).
     pub latency_ns: Option<u64>,
@@ -115,6 +116,13 @@ impl Policy {
             2 => Some(Self::MinLatency),
             _ => None,
         }
+    }
+
+    /// Returns whether the choice depends on the requests in flight. A count of them is a line that
+    /// all CPUs write, so no other policy has it.
+    #[inline]
+    pub const fn counts_requests(self) -> bool {
+        matches!(self, Self::MinInflight)
     }
 
     /// Chooses a path for a request: the index of a connected one that it has not tried, or `None`

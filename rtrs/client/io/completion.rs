@@ -164,7 +164,7 @@ impl ConnectionContext {
             held.arm();
             return self.fail(PathError::Tail(id));
         };
-        if held.resent.was_lost() {
+        if held.attempt.resent.was_lost() {
             self.path.session.quarantine.answered(id);
         }
         live.requests.end_with_tail(held, tail);
@@ -179,7 +179,7 @@ impl ConnectionContext {
         id: u16,
         result: Result,
     ) {
-        if held.resent.was_lost() {
+        if held.attempt.resent.was_lost() {
             self.path.session.quarantine.answered(id);
         }
         requests.end(held, result);

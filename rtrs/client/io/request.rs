@@ -30,6 +30,23 @@ pub(crate) enum DataMapping {
     FastRegRead,
 }
 
+/// One sending of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt {
+    /// How often it was sent on other paths before.
+    pub(crate) resent: Resent,
+    /// The path counts it, for the policy that chose the path.
+    pub(crate) is_counted: bool,
+}
+
+impl Attempt {
+    /// The first one, on a path that no policy has chosen by its requests.
+    pub(crate) const FIRST: Self = Self {
+        resent: Resent::NEVER,
+        is_counted: false,
+    };
+}
+
 /// The request context of one chunk.
 ///
 /// The state of its [`Handoff`](kernel_ext::sync::Handoff): it is armed while the response is
@@ -66,8 +83,7 @@ pub(crate) struct InFlight {
     pub(crate) is_write: bool,
     /// Bytes of the user message.
     pub(crate) usr_len: u16,
-    /// How often it was sent on other paths before.
-    pub(crate) resent: Resent,
+    pub(crate) attempt: Attempt,
 }
 
 impl InFlight {
@@ -87,7 +103,7 @@ impl InFlight {
             cid: 0,
             is_write: false,
             usr_len: 0,
-            resent: Resent::NEVER,
+            attempt: Attempt::FIRST,
         }
     }
 

@@ -4,7 +4,6 @@
 
 use kernel::prelude::*;
 use kernel_ext::scatterlist::SgList;
-use kernel_ext::sync::atomic::Ordering;
 use rdma::{
     sg,
     Access,
@@ -13,7 +12,6 @@ use rdma::{
     WrBuffer, //
 };
 use rtrs_core::proto::{
-    failover::Resent,
     imm::Imm,
     request::head_offset,
     wire::{
@@ -33,6 +31,7 @@ use crate::client::{
             Tagged, //
         },
         request::{
+            Attempt,
             DataMapping,
             InFlight, //
         },
@@ -278,16 +277,16 @@ impl Outgoing<'_> {
 impl Connection {
     /// Sends a request for chunk `id`.
     ///
-    /// `resent` says how often it was sent on other paths before. On success `transfer` is taken; a
-    /// completion or the teardown ends it. On failure it is returned with `EBUSY` if the chunk is
-    /// in use, `EMSGSIZE`, `EINVAL`, or the error of mapping its memory. Any context, under RCU.
+    /// On success `transfer` is taken; a completion or the teardown ends it. On failure it is
+    /// returned with `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or the error of mapping
+    /// its memory. Any context, under RCU.
     #[inline(always)]
     pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
         requests: &RequestTable,
         id: u16,
         message: &[u8],
-        resent: Resent,
+        attempt: Attempt,
         mut transfer: T,
     ) -> Result<(), Rejected<T>> {
         let Some(entry) = requests.entries.get(usize::from(id)) else {
@@ -327,16 +326,18 @@ impl Connection {
         held.cid = context.cid;
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;
-        held.resent = resent;
+        held.attempt = attempt;
         if !IS_WRITE {
             held.sent_at = requests.now();
         }
         // The entry was free, so there is no transfer to drop; the compiler does not know that.
         core::mem::forget(held.transfer.replace(transfer.forget_type()));
-        requests.inflight.fetch_add(1, Ordering::Relaxed);
+        if attempt.is_counted {
+            requests.count();
+        }
         let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
         context.path.stats.count(direction::<IS_WRITE>(), bytes);
-        if resent.is_failover() {
+        if attempt.resent.is_failover() {
             context.path.stats.count_failover();
         }
         // From here on the answer may come, even before the post returns.

@@ -27,9 +27,12 @@ use rtrs_core::proto::{
     info::RemoteChunk, //
 };
 
-use crate::client::io::request::{
-    DataMapping,
-    InFlight, //
+use crate::client::io::{
+    request::{
+        DataMapping,
+        InFlight, //
+    },
+    transfer::AnyTransfer,
 };
 
 /// Bytes of each buffer for user message and head: a request's largest user message is RNBD's open
@@ -51,6 +54,10 @@ pub(crate) fn pieces_max(device: &Device) -> u32 {
     room.min(PIECES_MAX)
 }
 
+/// A value on a cache line of its own.
+#[repr(align(64))]
+struct OwnLine<T>(T);
+
 /// State of the requests of one connected path; shared by the path and its connections. The path
 /// keeps it from one life to the next.
 ///
@@ -65,8 +72,8 @@ pub(crate) struct RequestTable {
     pub(crate) entries: KVVec<Handoff<InFlight>>,
     /// User message and head of each request.
     pub(crate) messages: MessageBuffers,
-    /// Requests in flight.
-    pub(crate) inflight: AtomicU32,
+    /// The requests in flight that are counted. All CPUs write it.
+    counted: OwnLine<AtomicU32>,
     /// The clock of `proto::invalidation`. It is read with each read that is sent, and changes once
     /// in 128 registrations of a region.
     clock: AtomicU64,
@@ -89,7 +96,7 @@ impl RequestTable {
                 pieces_max: pieces_max(pd.device()),
                 entries,
                 messages: MessageBuffers::new(pd, depth.into(), MESSAGE_SIZE)?,
-                inflight: AtomicU32::new(0),
+                counted: OwnLine(AtomicU32::new(0)),
                 clock: AtomicU64::new(0),
                 pd: pd.clone(),
             },
@@ -150,9 +157,36 @@ impl RequestTable {
         self.clock.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
 
-    /// Returns whether requests are in flight.
+    /// Returns the number of requests in flight, by a look at each entry: not for the IO path.
+    pub(crate) fn unanswered(&self) -> u32 {
+        let armed = self.entries.iter().filter(|entry| entry.is_armed());
+        // There are at most 65535 entries.
+        armed.fold(0, |count, _| count.wrapping_add(1))
+    }
+
+    /// Returns whether requests are in flight, as [`Self::unanswered`] does.
     pub(crate) fn is_any_unanswered(&self) -> bool {
-        self.inflight.load(Ordering::Relaxed) != 0
+        self.entries.iter().any(|entry| entry.is_armed())
+    }
+
+    /// Returns the requests in flight that were counted.
+    pub(crate) fn counted(&self) -> u32 {
+        self.counted.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request that is sent.
+    pub(crate) fn count(&self) {
+        self.counted.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the transfer out of an entry whose request ends.
+    #[inline(always)]
+    pub(crate) fn take_transfer(&self, held: &mut InFlight) -> Option<AnyTransfer> {
+        let transfer = held.transfer.take()?;
+        if held.attempt.is_counted {
+            self.counted.0.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(transfer)
     }
 
     /// Ends a request: unmaps its memory, releases its entry and gives the memory back.
@@ -160,23 +194,21 @@ impl RequestTable {
     /// The caller ensures that the memory cannot be reached over the wire any more.
     #[inline]
     pub(crate) fn end(&self, mut held: Held<'_, InFlight>, result: Result) {
-        let Some(transfer) = held.transfer.take() else {
+        let Some(transfer) = self.take_transfer(&mut held) else {
             return;
         };
         let mapped = (held.data != DataMapping::None).then_some(self);
         // The entry first: the upper layer may use the tag again at once.
         drop(held);
-        self.inflight.fetch_sub(1, Ordering::Relaxed);
         transfer.done(mapped, result);
     }
 
     /// As [`Self::end`] for a read whose `tail` has come with the response.
     pub(crate) fn end_with_tail(&self, mut held: Held<'_, InFlight>, tail: &[u8]) {
-        let Some(transfer) = held.transfer.take() else {
+        let Some(transfer) = self.take_transfer(&mut held) else {
             return;
         };
         drop(held);
-        self.inflight.fetch_sub(1, Ordering::Relaxed);
         transfer.done_with_tail(self, tail);
     }
 }

@@ -171,7 +171,7 @@ impl Path {
             .life()
             .filter(|_| requests.is_any_unanswered())
             .filter(|_| session.fences.lock().give_up(connections.place));
-        let waiting = requests.inflight.load(Ordering::Relaxed);
+        let waiting = requests.unanswered();
         session
             .fenced_requests
             .fetch_add(waiting, Ordering::Relaxed);

@@ -23,13 +23,13 @@ use kernel_ext::{
     },
 };
 use rtrs_core::proto::{
-    failover::Resent,
     quarantine::Ticket,
     timeouts::ONE_PATH_ANSWER_MS, //
 };
 
 use crate::client::{
     io::{
+        request::Attempt,
         send::{
             READ,
             WRITE, //
@@ -232,10 +232,10 @@ impl AdminChannel for OnePath<'_> {
         let requests = &self.connections.requests;
         match direction {
             Direction::Read => {
-                admin.send::<READ, _>(requests, id, message, Resent::NEVER, transfer)
+                admin.send::<READ, _>(requests, id, message, Attempt::FIRST, transfer)
             }
             Direction::Write => {
-                admin.send::<WRITE, _>(requests, id, message, Resent::NEVER, transfer)
+                admin.send::<WRITE, _>(requests, id, message, Attempt::FIRST, transfer)
             }
         }
     }

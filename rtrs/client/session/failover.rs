@@ -7,7 +7,6 @@
 //! of the lost path are drained: they send no copy of a request any more.
 
 use kernel::sync::rcu;
-use kernel_ext::sync::atomic::Ordering;
 use rdma::{
     sg,
     Drained, //
@@ -84,13 +83,12 @@ impl RequestTable {
                 self.end(held, result);
                 continue;
             }
-            let Some(mut transfer) = held.transfer.take() else {
+            let Some(mut transfer) = self.take_transfer(&mut held) else {
                 continue;
             };
             if let Some(list) = transfer.sg() {
                 sg::unmap(self, list);
             }
-            self.inflight.fetch_sub(1, Ordering::Relaxed);
             // Before the chunk's tag or id can be free.
             let ticket = quarantine.lost(id, path);
             let mut unanswered = UnansweredRequest {
@@ -99,7 +97,7 @@ impl RequestTable {
                 is_write: held.is_write,
                 id,
                 cid: held.cid,
-                resent: held.resent,
+                resent: held.attempt.resent,
                 is_whole: true,
                 message: [0; MESSAGE_SIZE as usize],
                 message_len: held.usr_len,

@@ -10,7 +10,6 @@ use kernel::{
     },
 };
 use kernel_ext::errno;
-use kernel_ext::sync::atomic::Ordering;
 use rtrs_core::proto::{
     failover::Resent,
     policy::{
@@ -22,6 +21,7 @@ use rtrs_core::proto::{
 
 use crate::client::{
     io::{
+        request::Attempt,
         send::{
             READ,
             WRITE, //
@@ -49,7 +49,7 @@ impl Path {
         io_queue: Option<IoQueue>,
         id: u16,
         message: &[u8],
-        resent: Resent,
+        attempt: Attempt,
         transfer: T,
     ) -> Result<(), Rejected<T>> {
         let Some(connections) = self.connections.read(guard) else {
@@ -62,7 +62,7 @@ impl Path {
         let Some(to) = connection else {
             return Err(Rejected::new(EINVAL, transfer));
         };
-        to.send::<IS_WRITE, T>(&connections.requests, id, message, resent, transfer)
+        to.send::<IS_WRITE, T>(&connections.requests, id, message, attempt, transfer)
     }
 
     /// Returns what the policy chooses by.
@@ -70,7 +70,7 @@ impl Path {
         let connections = self.connections.read(guard);
         PathLoad {
             connected: connections.is_some(),
-            inflight: connections.map_or(0, |t| t.requests.inflight.load(Ordering::Relaxed)),
+            inflight: connections.map_or(0, |t| t.requests.counted()),
             latency_ns: self.liveness.latency_ns(),
         }
     }
@@ -189,7 +189,7 @@ impl Session {
         };
         match paths.0.as_slice() {
             [path] => {
-                path.send::<IS_WRITE, T>(&guard, io_queue, id, message, Resent::NEVER, transfer)
+                path.send::<IS_WRITE, T>(&guard, io_queue, id, message, Attempt::FIRST, transfer)
             }
             paths => self.send_on_one_of::<IS_WRITE, T>(
                 paths,
@@ -218,6 +218,10 @@ impl Session {
         transfer: T,
     ) -> Result<(), Rejected<T>> {
         let policy = self.policy();
+        let attempt = Attempt {
+            resent,
+            is_counted: policy.counts_requests(),
+        };
         let mut tried = Tried::NONE;
         let mut back = Rejected::new(errno::ECONNABORTED, transfer);
         loop {
@@ -232,7 +236,7 @@ impl Session {
             };
             tried.insert(chosen);
             last.set((chosen as u64).wrapping_add(1));
-            match path.send::<IS_WRITE, T>(guard, io_queue, id, message, resent, back.transfer) {
+            match path.send::<IS_WRITE, T>(guard, io_queue, id, message, attempt, back.transfer) {
                 Err(again) if again.error != EBUSY && again.error != EMSGSIZE => back = again,
                 done => return done,
             }

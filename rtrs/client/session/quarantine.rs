@@ -388,10 +388,10 @@ impl Session {
         let Some(paths) = self.paths.get() else {
             return;
         };
-        let guard = rcu::read_lock();
         let in_flight = |path: &Arc<Path>| {
+            let guard = rcu::read_lock();
             let connections = path.connections.read(&guard);
-            connections.map_or(0, |t| t.requests.inflight.load(Ordering::Relaxed))
+            connections.map_or(0, |t| t.requests.unanswered())
         };
         // A path that waits for the answer to a fence message has given its connections away.
         let fenced = self.fenced_requests.load(Ordering::Relaxed);
@@ -400,7 +400,6 @@ impl Session {
             .iter()
             .map(in_flight)
             .fold(fenced, u32::saturating_add);
-        drop(guard);
         let now_ms = self.now_ms();
         self.look_at_requests(&paths, fenced, now_ms);
         let setting = self.settings.snapshot().fast_io_fail();

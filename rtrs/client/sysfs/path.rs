@@ -16,7 +16,6 @@ use kernel::{
 };
 use kernel_ext::{
     memory,
-    sync::atomic::Ordering,
     sysfs::{
         Attribute,
         ShowBuffer,
@@ -145,7 +144,7 @@ fn show_rdma(path: &Path, page: &mut ShowBuffer<'_>) -> Result {
     let connections = path.connections.read(&guard);
     let rdma = ClientRdma {
         counts: path.stats.io(),
-        inflight: connections.map_or(0, |t| t.requests.inflight.load(Ordering::Relaxed)),
+        inflight: connections.map_or(0, |t| t.requests.unanswered()),
         failover: path.stats.failover(),
     };
     writeln!(page, "{rdma}")

@@ -41,6 +41,21 @@ fn model(
 }
 
 #[test]
+fn who_counts_no_requests_does_not_choose_by_them() {
+    for policy in POLICIES {
+        let chosen = |counts: [u32; 3]| {
+            let latencies = [Some(7), Some(5), Some(5)];
+            let paths = counts.into_iter().zip(latencies);
+            let paths = paths.map(|(count, latency)| load(true, count, latency));
+            policy.choose(Some(0), &Tried::NONE, paths)
+        };
+        let by_count = [[0, 1, 1], [1, 0, 1], [1, 1, 0]].map(chosen);
+        let is_one = by_count.iter().all(|one| *one == by_count[0]);
+        assert_eq!(is_one, !policy.counts_requests(), "{policy}");
+    }
+}
+
+#[test]
 fn d1_a_request_tries_each_connected_path_once_and_none_is_hidden_by_others() {
     // Two submitters, interleaved as if each preempted the other between two tries.
     let paths = [load(true, 0, None); 5];
