@@ -35,7 +35,7 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 28] = [
+const PARTS: [Part; 29] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -58,6 +58,7 @@ const PARTS: [Part; 28] = [
     ("global", sync::global),
     ("rcu_arc", sync::rcu_arc),
     ("grace_arc", sync::grace_arc),
+    ("lent_box", sync::lent_box),
     ("users", sync::users),
     ("completion", sync::completion),
     ("wait_queue", sync::wait_queue),

@@ -26,6 +26,7 @@ use kernel_ext::{
         GraceArc,
         Handoff,
         IrqLock,
+        LentBox,
         RcuArc,
         SetOnce,
         Users,
@@ -208,6 +209,22 @@ pub(super) fn grace_arc() -> Result {
     let seen = *value == 1;
     drop(guard);
     check(seen && *arc == 1, "the value stays")
+}
+
+/// Checks that the drop of a box waits for what was lent.
+pub(super) fn lent_box() -> Result {
+    let number = LentBox::new(AtomicU32::new(0))?;
+    let seen = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
+    let queue = WorkQueue::new(c"kernel_ext_test", Flags::UNBOUND, 0)?;
+    let (loan, its_end) = (number.lend(), seen.clone());
+    queue.try_spawn(GFP_KERNEL, move || {
+        fsleep(Delta::from_millis(50));
+        its_end.store(loan.load(Ordering::Relaxed), Ordering::Relaxed);
+        drop(loan);
+    })?;
+    number.lend().store(7, Ordering::Relaxed);
+    drop(number);
+    check(seen.load(Ordering::Relaxed) == 7, "it waits for the end")
 }
 
 /// Checks timeouts, and completion by another thread.

@@ -19,7 +19,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::sync::Completion;
+use kernel_ext::sync::{
+    Completion,
+    Lent, //
+};
 use rtrs_server::Operation;
 
 use super::{
@@ -42,8 +45,7 @@ use crate::proto::{
 
 /// The state of a device for its requests.
 ///
-/// Requests in flight hold a reference. The mapping holds its own reference to `device`, so that
-/// the last request, which may end in an interrupt, never closes a block device.
+/// It is lent to the requests in flight, which the mapping waits for when it closes the device.
 pub(crate) struct Target {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<Io>>,
@@ -75,8 +77,7 @@ impl Drop for Notice {
 }
 
 impl Target {
-    /// Creates the target of requests to `device`; `unused` completes when the last reference is
-    /// dropped.
+    /// Creates the target of requests to `device`; `unused` completes when it is dropped.
     pub(crate) fn new(
         device: Arc<BlockDevice>,
         bios: Arc<BioPool<Io>>,
@@ -149,7 +150,7 @@ impl Target {
 /// A request in flight: the operation to answer, and the device that it keeps open.
 pub(crate) struct Io {
     operation: Operation,
-    target: Arc<Target>,
+    target: Lent<Target>,
 }
 
 impl BioData for Io {
@@ -167,7 +168,7 @@ impl BioData for Io {
 
     #[inline]
     fn end(self, result: Result) {
-        // Drops the target first, as the client may close the device when it has the answer.
+        // Gives the target back first, as the client may close the device when it has the answer.
         drop(self.target);
         self.operation.reply(result);
     }
@@ -176,7 +177,7 @@ impl BioData for Io {
 /// Submits `request`, which [`Target::allows`], to the block layer; `operation` is answered when it
 /// has ended.
 #[inline]
-pub(crate) fn submit(target: Arc<Target>, request: &IoRequest, mut operation: Operation) {
+pub(crate) fn submit(target: Lent<Target>, request: &IoRequest, mut operation: Operation) {
     let rw = request.rw;
     let has_data = rw.op.has_data();
     if has_data {

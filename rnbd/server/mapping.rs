@@ -9,7 +9,10 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    sync::Completion,
+    sync::{
+        Completion,
+        LentBox, //
+    },
     sysfs::Directory, //
 };
 
@@ -67,6 +70,8 @@ pub(crate) struct Mapping {
     // Dropped first, so that no `force_close` reaches a mapping that is being closed.
     directory: Option<Directory<Description>>,
     description: Arc<Description>,
+    // Lent to the requests; `unused` completes when it is dropped.
+    target: Option<Arc<LentBox<Target>>>,
     unused: Arc<Completion>,
     device: Arc<BlockDevice>,
     /// The identity of the disk, and its source.
@@ -84,7 +89,7 @@ impl Mapping {
         device: Arc<BlockDevice>,
         attached: Option<Attached>,
         claim: Claim,
-    ) -> Result<(Self, Arc<Target>)> {
+    ) -> Result<(Self, Arc<LentBox<Target>>)> {
         let unused = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let bios = description.session.server().bios().clone();
         let port = attached.as_ref().and_then(Attached::port).cloned();
@@ -95,7 +100,7 @@ impl Mapping {
             (description.protection.clone(), port),
             unused.clone(),
         );
-        let target = Arc::new(target, GFP_KERNEL)?;
+        let target = Arc::new(LentBox::new(target)?, GFP_KERNEL)?;
         let boot = description.session.server().boot();
         let sidecar = attached.as_ref().and_then(Attached::uuid);
         let identity = identity::of_device(&device, sidecar, boot)?;
@@ -103,6 +108,7 @@ impl Mapping {
         let mapping = Self {
             directory: None,
             description,
+            target: Some(target.clone()),
             unused,
             device,
             identity,
@@ -183,6 +189,9 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.directory = None;
+        // The last reference waits for the requests in flight. The session's table has none any
+        // more; if it had, this would wait for that.
+        self.target = None;
         self.unused.wait();
         if CHANGES_LIMIT.allow().is_none() {
             return;

@@ -32,7 +32,8 @@ use kernel_ext::{
     crc::Checksum,
     errno,
     module_param_word,
-    pages::PageBlock, //
+    pages::PageBlock,
+    sync::Lent, //
 };
 use rtrs_server::Operation;
 
@@ -255,7 +256,7 @@ impl Protection {
 /// A request in flight.
 pub(crate) struct ProtectedIo {
     operation: Operation,
-    target: Arc<Target>,
+    target: Lent<Target>,
     protection: Arc<Protection>,
     first: u64,
     size: u32,
@@ -294,7 +295,7 @@ impl BioData for ProtectedIo {
             true => result.and_then(|()| self.finish()),
             false => result,
         };
-        // Drops the target first, as the client may close the device when it has the answer.
+        // Gives the target back first, as the client may close the device when it has the answer.
         drop(self.target);
         drop(self.protection);
         self.operation.reply(result);
@@ -304,7 +305,7 @@ impl BioData for ProtectedIo {
 /// Starts a request of a device with protection information, whose seal was verified and which the
 /// access mode permits.
 fn submit(
-    target: Arc<Target>,
+    target: Lent<Target>,
     protection: Arc<Protection>,
     (request, seal): (IoRequest, Seal),
     mut operation: Operation,
@@ -383,7 +384,7 @@ impl Session {
     #[cold]
     pub(super) fn start_protected(
         &self,
-        target: Arc<Target>,
+        target: Lent<Target>,
         device_id: u32,
         plain: Option<&IoRequest>,
         operation: Operation,

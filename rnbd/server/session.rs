@@ -30,6 +30,8 @@ use kernel_ext::{
             AtomicU32,
             Ordering::Relaxed, //
         },
+        Lent,
+        LentBox,
         RcuArc, //
     },
     workqueue, //
@@ -70,7 +72,7 @@ pub(super) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 pub(super) static CHANGES_LIMIT: RateLimit = RateLimit::new(5000, 100);
 
 /// The targets of a session by number, for requests.
-type Table = KVec<RcuArc<Target>>;
+type Table = KVec<RcuArc<LentBox<Target>>>;
 
 /// The initial length of a table; a full one is replaced by one of twice the length.
 const TABLE_LEN_MIN: usize = 8;
@@ -209,7 +211,7 @@ impl Session {
         &self,
         reservation: Reservation<'_>,
         mut mapping: Mapping,
-        target: Arc<Target>,
+        target: Arc<LentBox<Target>>,
     ) -> Result {
         let device_id = reservation.device_id;
         // Until the lock is dropped no thread finds the device: a CLOSE finds a number that is
@@ -314,7 +316,7 @@ impl Session {
     }
 
     /// Sets the target of requests for `device_id`. The caller holds `slots`.
-    fn set_target(&self, device_id: u32, target: Arc<Target>) -> Result {
+    fn set_target(&self, device_id: u32, target: Arc<LentBox<Target>>) -> Result {
         let index = device_id as usize;
         let guard = rcu::read_lock();
         let len = self.table.read(&guard).map_or(0, |table| table.len());
@@ -354,12 +356,10 @@ impl Session {
 
     /// Returns the target of requests to `device_id`.
     #[inline]
-    pub(super) fn target(&self, device_id: u32) -> Option<Arc<Target>> {
+    pub(super) fn target(&self, device_id: u32) -> Option<Lent<Target>> {
         let guard = rcu::read_lock();
-        self.table
-            .read(&guard)?
-            .get(device_id as usize)?
-            .get_with(&guard)
+        let entry = self.table.read(&guard)?.get(device_id as usize)?;
+        entry.read(&guard).map(LentBox::lend)
     }
 
     /// Returns the protocol version agreed on.

@@ -19,6 +19,7 @@ mod folder {
     pub mod box_cell;
     pub mod grace_arc;
     pub mod handoff;
+    pub mod lent_box;
     pub mod rcu_arc;
     pub mod set_once;
     pub mod users;
@@ -33,6 +34,7 @@ pub use folder::{
     box_cell::BoxCell,
     grace_arc::GraceArc,
     handoff::{Handoff, Held},
+    lent_box::{Lent, LentBox},
     rcu_arc::RcuArc,
     set_once::SetOnce,
     users::Users,
@@ -49,8 +51,38 @@ pub mod prelude {
     /// As in the kernel.
     pub const GFP_KERNEL: Flags = Flags;
 
-    /// A box of the kernel has the same ways in and out.
-    pub type KBox<T> = Box<T>;
+    /// A box.
+    pub struct KBox<T>(Box<T>);
+
+    impl<T> KBox<T> {
+        /// As in the kernel.
+        pub fn new(value: T, _flags: Flags) -> Result<Self> {
+            Ok(Self(Box::new(value)))
+        }
+
+        /// As in the kernel.
+        pub fn into_raw(this: Self) -> *mut T {
+            Box::into_raw(this.0)
+        }
+
+        /// As in the kernel.
+        ///
+        /// # Safety
+        ///
+        /// The pointer comes from `into_raw`, and is used for this only.
+        pub unsafe fn from_raw(raw: *mut T) -> Self {
+            // SAFETY: By the function requirements.
+            Self(unsafe { Box::from_raw(raw) })
+        }
+    }
+
+    impl<T> std::ops::Deref for KBox<T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.0
+        }
+    }
 
     /// No call of these fails.
     pub type Result<T = (), E = std::convert::Infallible> = std::result::Result<T, E>;

@@ -4,6 +4,7 @@
 //! freed, or by two that change it.
 
 use lock_free::{
+    prelude::{KBox, GFP_KERNEL},
     sync::{rcu, Arc},
     BoxCell, GraceArc, RcuArc, SetOnce, Watched,
 };
@@ -15,6 +16,10 @@ fn changed() -> Watched {
     value
 }
 
+fn boxed<T>(value: T) -> KBox<T> {
+    KBox::new(value, GFP_KERNEL).expect("there is memory")
+}
+
 #[test]
 fn a_box_is_taken_once_and_whole() {
     model(|| {
@@ -24,11 +29,11 @@ fn a_box_is_taken_once_and_whole() {
             let cell = cell.clone();
             thread::spawn(move || {
                 cell.take()
-                    .map(|value: Box<Watched>| value.change())
+                    .map(|value: KBox<Watched>| value.change())
                     .is_some()
             })
         });
-        assert!(cell.put(Box::new(changed())).is_ok());
+        assert!(cell.put(boxed(changed())).is_ok());
         let taken = takers.map(|taker| taker.join().expect("no panic"));
         assert!(taken != [true, true] && cell.is_empty() == (taken != [false, false]));
     });
@@ -42,13 +47,13 @@ fn a_full_cell_takes_no_second_box() {
         let other = {
             let cell = cell.clone();
             thread::spawn(move || {
-                cell.put(Box::new(changed()))
+                cell.put(boxed(changed()))
                     .map_err(|value| value.change())
                     .is_ok()
             })
         };
         let here = cell
-            .put(Box::new(changed()))
+            .put(boxed(changed()))
             .map_err(|value| value.change())
             .is_ok();
         assert!(here ^ other.join().expect("no panic"));
@@ -107,7 +112,7 @@ fn a_reader_keeps_what_it_has_given_away_the_reference_to() {
         let chunk = Arc::new(BoxCell::empty());
         assert!(chunk.is_empty());
         let answer = {
-            let (chunk, reference) = (chunk.clone(), Box::new(own.clone()));
+            let (chunk, reference) = (chunk.clone(), boxed(own.clone()));
             thread::spawn(move || {
                 let guard = rcu::read_lock();
                 let value = reference.under(&guard);
