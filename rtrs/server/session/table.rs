@@ -150,7 +150,8 @@ impl Registry {
         Err(Refusal::PathState)
     }
 
-    /// A round of [`Self::path_for`], for the session `known`; `None` if the session was created, or has ended, meanwhile.
+    /// Makes a round of [`Self::path_for`], for the session `known`; `None` if the session was
+    /// created, or has ended, meanwhile.
     fn find_or_begin(
         self: &Arc<Self>,
         connect: &Connect,
