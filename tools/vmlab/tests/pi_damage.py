@@ -5,10 +5,11 @@
 """
 from __future__ import annotations
 
-from vmlab import rnbd
+from vmlab import rnbd, tier
 from vmlab.checks import TooSlow, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.paths import rest
 from vmlab.tests.pi import map_with
 from vmlab.tests.pi_devices import mapped
 from vmlab.tests.pi_scrub import command, counts
@@ -152,6 +153,26 @@ def test_a_block_of_tuples_that_cannot_be_read_is_written_anew(pair: Lab) -> Non
             pair.client.run(f"dd if=/run/area of={disk.path} bs=4096 count=16 oflag=direct status=none; "
                             f"dd if={disk.path} bs=4096 count=16 iflag=direct status=none | cmp - /run/area")
         disk.unmap()
+
+
+@needs(wires=1, tier=tier.ALL)
+def test_a_superblock_that_is_read_badly_is_not_written_back(pair: Lab) -> None:
+    """The mark of use is written with it where a physical block has 4096 bytes: a bad reading is tried again, and the
+    device is used and opened as before."""
+    disk = begin(pair)
+    eq(pair.server.read("/sys/block/dm-0/queue/physical_block_size"), "4096")
+    pair.server.run("modprobe dm_flakey")
+    mark = pair.server.log_mark()
+    # Byte 8 of the device, of the version: another one whenever it is read.
+    become(pair, "0 8 flakey /dev/ram0 0 0 3600 5 corrupt_bio_byte 9 r 153 0", f"8 {SECTORS - 8} linear /dev/ram0 8")
+    until(lambda: pair.server.log_matches("its mark of use cannot be written anew", mark), 10, "a bad reading")
+    become(pair, GOOD)
+    rest(3)
+    eq(pair.server.run("dd if=/dev/ram0 bs=4096 count=1 iflag=direct status=none | od -An -tu1 -j8 -N1").strip(), "2")
+    pair.client.run(f"dd if=/dev/zero of={disk.path} bs=4096 count=1 oflag=direct status=none")
+    disk.unmap()
+    map_with(pair, "crc64", DEVICE).unmap()
+    eq(scrub(pair, DEVICE)["bad"], 0)
 
 
 # Of the newest record of the journal: its number, the oldest one that a replay needs, the one below which all is
