@@ -2,6 +2,7 @@
 """Rules for Rust files: where unsafe may stand, how it is argued, and how long a function is."""
 import pathlib
 import re
+from collections import Counter
 
 from rules import FUNCTION_LINES_MAX, Source
 
@@ -154,15 +155,15 @@ def proto_is_used(sources: list[Source]) -> list[str]:
     files = {s.path: "\n".join(map(_code_of, s.lines)) for s in _rust(sources)
              if _in_folder(s.path, (*KERNEL_FOLDERS, *_PROGRAMS))}
     offers = re.compile(r"^ *pub (?:const )?(fn|const|static|struct|enum|trait|type) (\w+)", re.M)
+    files_with = Counter(word for code in files.values() for word in set(re.findall(r"\w+", code)))
     found = []
     for path, code in files.items():
         if not _is_pure(path) and path.name != "proto.rs":
             continue
+        # A type's own methods are no use of it; that a function here takes or gives it is one.
+        here = Counter(re.findall(r"\w+", re.sub(r"\bimpl\b.*", "", code)))
         for match in offers.finditer(code):
-            word = re.compile(rf"\b{match[2]}\b")
-            # A type's own methods are no use of it; that a function here takes or gives it is one.
-            is_used = len(word.findall(re.sub(r"\bimpl\b.*", "", code))) > 1 or match[2] in _LOOKED_AT
-            if not is_used and not any(word.search(other) for file, other in files.items() if file != path):
+            if here[match[2]] <= 1 and files_with[match[2]] <= 1 and match[2] not in _LOOKED_AT:
                 number = code.count("\n", 0, match.start()) + 1
                 found.append(f"{path}:{number}: no module uses {match[1]} {match[2]}")
     return found
