@@ -99,7 +99,9 @@ struct Inner<P: Pages> {
     is_released: AtomicBool,
     /// The worker runs.
     is_served: AtomicBool,
-    /// Gfmd has a descriptor for it; when it was used last, in milliseconds.
+    /// Gfmd has a descriptor for it, which may be given back; when it was used last, in
+    /// milliseconds. It may not before [`Stream::begin`]: the content would take it for held after
+    /// it was closed, and for the file that gets its number next.
     has_descriptor: AtomicBool,
     used_ms: AtomicU64,
     /// The gfsd at which it is open, or [`NO_HOST`].
@@ -150,7 +152,7 @@ impl<P: Pages> Stream<P> {
                 room <- new_wait_queue!("Stream::room"),
                 is_released: AtomicBool::new(false),
                 is_served: AtomicBool::new(false),
-                has_descriptor: AtomicBool::new(true),
+                has_descriptor: AtomicBool::new(false),
                 used_ms: AtomicU64::new(client.setup().now_ms()),
                 host: AtomicU64::new(NO_HOST),
                 asked_ms: AtomicU64::new(NOT_ASKED),
@@ -174,6 +176,7 @@ impl<P: Pages> Stream<P> {
     /// process `epoch`.
     pub(crate) fn begin(&self, epoch: u32) {
         self.content.begin(self.opening, epoch);
+        self.inner.has_descriptor.store(true, Ordering::Release);
     }
 
     /// Has the file opened by another name, if it has to be opened again. May sleep.
