@@ -64,13 +64,14 @@ for thread in threads: thread.start()
 time.sleep(0.2)
 go.set()
 inflight, end = f"/sys/block/{os.path.basename(disk)}/inflight", time.monotonic() + float(wait_s)
-while (are_there := int(open(inflight).read().split()[1]) == len(threads)) is False and time.monotonic() < end: pass
-if are_there: open(f"{path}/disconnect", "w").write("1")
+while (writes := int(open(inflight).read().split()[1])) < len(threads) and time.monotonic() < end: pass
+are_most_there = writes > len(threads) // 2
+if are_most_there: open(f"{path}/disconnect", "w").write("1")
 for thread in threads: thread.join()
-sys.exit(1 if done != [4096] * len(threads) else 0 if are_there else 3)
+sys.exit(1 if done != [4096] * len(threads) else 0 if are_most_there else 3)
 """
 BLOCKS = 16
-WIRE_MS, DISK_MS = 350, 1500
+WIRE_MS, DISK_MS = 450, 1800
 
 
 @needs(wires=2)
@@ -92,7 +93,7 @@ def test_no_packet_of_a_removed_path_follows_its_requests(pair: Lab) -> None:
     burst = pair.client.try_run(f"python3 -I -S /tmp/burst.py {disk.path} {paths.to_wire(pair, 1)} /tmp/burst "
                                 f"{WIRE_MS / 1500}", 60)
     if burst.code == 3:
-        raise TooSlow("not all writes were under way before the first had arrived")
+        raise TooSlow("few writes were under way before the first had arrived")
     eq((burst.code, burst.out), (0, ""), "the writes")
     late = r"remote access error|ip:10\.0\.0\.\S+: client uses chunk"
     eq(pair.server.log_matches(late, mark), [], "late packets that the server met")
