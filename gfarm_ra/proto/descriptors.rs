@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many descriptors a mount has at gfmd, and when a task stops waiting for one.
+//! Number of descriptors that a mount has at gfmd, and when a task stops waiting for one.
 
 /// The least number of descriptors by which a full process tells its limit: one that has fewer may
 /// be full of others, which gfmd keeps for gfsds that do not answer.
@@ -13,7 +13,7 @@ pub struct Count {
     most: usize,
     /// That of the process, which may have room for fewer.
     max: usize,
-    /// How many were open when the process was full for the first time.
+    /// Number that was open when the process was full for the first time.
     told: Option<usize>,
     /// Those that are open, or being opened or closed.
     open: usize,

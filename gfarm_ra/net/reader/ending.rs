@@ -12,7 +12,7 @@ use crate::proto::{
     replica::HostId, //
 };
 
-/// What ends a descriptor.
+/// Ends of a descriptor.
 impl Reader {
     /// Closes the file. Sleeps.
     pub(in crate::net) fn close(&mut self) {

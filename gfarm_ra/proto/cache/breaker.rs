@@ -31,10 +31,10 @@ pub const PAUSE_US_MIN: u64 = 100_000;
 /// The number of doublings: to about half a minute.
 const DOUBLINGS_MAX: u8 = 8;
 
-/// What is soon, in microseconds, beside twice the last pause. Silences take a part of it.
+/// Time that counts as soon, in microseconds, beside twice the last pause; silences take a part.
 const SOON_US: u64 = 2_000_000;
 
-/// Why no node is asked.
+/// Reasons for which no node is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cut {
     /// The port is down.
@@ -52,7 +52,7 @@ impl fmt::Display for Cut {
     }
 }
 
-/// What has changed.
+/// Change that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// [`Members::doubt`](super::members::Members::doubt) is to be called.
@@ -82,7 +82,7 @@ pub struct Breaker {
     is_port_down: bool,
     state: State,
     doublings: u8,
-    /// What is silent until then is so soon.
+    /// End of the time in which a silence counts as soon.
     soon_us: u64,
 }
 

@@ -44,7 +44,7 @@ counters! {
     AskedAgain = "asked_again",
     /// Requests that were not answered in time.
     Timeouts = "timeouts",
-    /// How often this node was cut off from all others.
+    /// Number of times that this node was cut off from all others.
     Cuts = "cuts",
     /// Parts of files for which no node was asked, as it was.
     NotAsked = "not_asked",
