@@ -29,7 +29,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "gfarm_cache_addresses": (0, 17), "gfarm_cache_devices": (0, 34), "gfarm_cache_fragments": (14, 0),
     "gfarm_cache_history": (46, 0), "gfarm_cache_holders": (0, 54), "gfarm_cache_hostile": (40, 0),
     "gfarm_cache_machines": (0, 90), "gfarm_cache_options": (0, 20), "gfarm_cache_readers": (0, 84),
-    "gfarm_cache_waits": (0, 74), "gfarm_demo": (0, 56), "gfarm_documentation": (0, 6), "gfarm_faults": (56, 0),
+    "gfarm_cache_waits": (0, 74), "gfarm_demo": (0, 56), "gfarm_documentation": (0, 6), "gfarm_faults": (56, 21),
     "gfarm_hostile": (34, 0), "gfarm_memory": (0, 64), "gfarm_mounting": (28, 0), "gfarm_names": (29, 0),
     "gfarm_readers": (0, 15), "gfarm_rig": (0, 37), "gfarm_rights": (10, 0), "gfarm_statistics": (0, 23),
     "history": (7, 14), "hostile": (40, 0), "hostile_server": (26, 0), "identity": (14, 0), "interop": (33, 15),

@@ -273,7 +273,9 @@ def opening() -> list[Case]:
 def content() -> list[Case]:
     """What gfsds tell of the bytes of a file: all of them, for ever."""
     def gfsd(what: str, spot: str, lie: Lie, words: str = "", does: str = "read") -> Case:
-        return Case(what, f"gfsd.{spot}", lie, does, EIO, words and f"gfsd fs.: .*{words}")
+        # The part of a read that a worker finds alone is not asked for in bulk. On a slow host each may be, in turn.
+        errors = ANY if does == "bulk" else EIO
+        return Case(what, f"gfsd.{spot}", lie, does, errors, words and f"gfsd fs.: .*{words}")
 
     return [
         gfsd("a negative size", "stat", change("size", u64(-1)), "size has"),
