@@ -22,10 +22,11 @@ import setups
 HERE = pathlib.Path(__file__).resolve().parent
 FILE = HERE / "limits.toml"
 SETUPS = ("Rust Y", "Rust N")
-# Of the limit. Runs of the same modules differ by 0.4 % at most.
-ABOVE, BELOW = 0.005, 0.02
-# Locked instructions, each: at depth 16 some depend on which completions come together.
-LOCKED_ABOVE, LOCKED_BELOW = 0.5, 1.0
+# Of the limit. Runs of the same modules differ by 0.4 % at most at depth 1. Deeper it depends on the host which
+# completions come together: by 0.7 % in five runs.
+ABOVE, ABOVE_DEEP, BELOW = 0.005, 0.01, 0.02
+# Locked instructions, each; likewise 0.55 deeper.
+LOCKED_ABOVE, LOCKED_ABOVE_DEEP, LOCKED_BELOW = 0.5, 0.8, 1.5
 # Calls, each: they are few, and a heartbeat falls into one run or not.
 CALLS_ABOVE, CALLS_BELOW = 0.03, 0.10
 # Of many calls.
@@ -35,8 +36,8 @@ GREW_MAX = 10
 LEAST = 5.0
 HEAD = """# SPDX-License-Identifier: GPL-2.0
 # What an IO of 4 KiB may cost. `python3 tools/bench --set-limits` writes this file; `python3 tools/bench --limits`, a
-# part of `make test`, fails at more than 0.5 % above a figure. `functions` are instructions by function of the sources
-# in the cells of depth 1, in that order; they are compared only to say what has grown.
+# part of `make test`, fails at more than 0.5 % above a figure, 1 % at depth 16. `functions` are instructions by function of
+# the sources in the cells of depth 1, in that order; they are compared only to say what has grown.
 """
 
 # Instructions an IO by cell, then by function of the sources.
@@ -82,13 +83,13 @@ def _is_depth_1(cell: str) -> bool:
     return cell == _depth_1(cell)
 
 
-def room(name: str, limit: float) -> tuple[float, float]:
+def room(cell: str, name: str, limit: float) -> tuple[float, float]:
     """The distances by which a figure may be above its limit, and below it before the limit is too high."""
     if name == events.LOCKED:
-        return LOCKED_ABOVE, LOCKED_BELOW
+        return LOCKED_ABOVE if _is_depth_1(cell) else LOCKED_ABOVE_DEEP, LOCKED_BELOW
     if name in events.CALLS:
         return max(CALLS_ABOVE, limit * MANY_ABOVE), max(CALLS_BELOW, limit * BELOW)
-    return limit * ABOVE, limit * BELOW
+    return limit * (ABOVE if _is_depth_1(cell) else ABOVE_DEEP), limit * BELOW
 
 
 def judge(cell: str, limits: Mapping[str, float], found: Mapping[str, float]) -> tuple[list[str], list[str]]:
@@ -98,7 +99,7 @@ def judge(cell: str, limits: Mapping[str, float], found: Mapping[str, float]) ->
         if name not in limits:
             above.append(f"{cell}: {name} have no limit: python3 tools/bench --set-limits")
             continue
-        more, less = room(name, limits[name])
+        more, less = room(cell, name, limits[name])
         if found[name] > limits[name] + more:
             above.append(f"{cell}: {found[name]:.2f} {name} an IO, the limit is {limits[name]:.2f}")
         elif found[name] < limits[name] - less:
