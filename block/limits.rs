@@ -64,6 +64,9 @@ pub struct Limits {
     /// Segments begin and end at multiples of this mask + 1, except the start of the first and the
     /// end of the last (for hardware that maps pages); 0 for no such rule.
     pub virt_boundary_mask: u32,
+    /// The memory of each piece of a user begins and ends at multiples of this mask + 1: a power of
+    /// two, from 2 to a page. Direct IO with other memory is refused with `EINVAL`.
+    pub dma_alignment_mask: u32,
     /// The preferred transfer size in bytes, 0 for none.
     pub io_opt_bytes: u32,
     /// Discard support.
@@ -92,6 +95,7 @@ impl Limits {
             max_hw_sectors,
             max_segments,
             virt_boundary_mask: 0,
+            dma_alignment_mask: SECTOR_BYTES - 1,
             io_opt_bytes: 0,
             discard: DiscardLimits {
                 max_sectors: 0,
@@ -127,9 +131,14 @@ impl Limits {
         let boundary_ok = boundary == 0
             || boundary.checked_add(1).is_some_and(u32::is_power_of_two)
                 && boundary >= SECTOR_BYTES - 1;
+        let unit = self.dma_alignment_mask.checked_add(1);
+        // CAST: The size of a page. The block layer takes a mask of 0 for its own one.
+        let alignment_ok = unit
+            .is_some_and(|unit| unit.is_power_of_two() && (2..=PAGE_SIZE as u32).contains(&unit));
         if !block_ok
             || !physical_ok
             || !boundary_ok
+            || !alignment_ok
             || self.max_segments == 0
             || self.max_hw_sectors < PAGE_SECTORS
             || self.max_hw_sectors < block / SECTOR_BYTES
@@ -162,6 +171,7 @@ impl Limits {
         limits.max_hw_sectors = self.max_hw_sectors;
         limits.max_segments = self.max_segments;
         limits.virt_boundary_mask = self.virt_boundary_mask as usize;
+        limits.dma_alignment = self.dma_alignment_mask;
         limits.io_opt = self.io_opt_bytes;
         limits.max_hw_discard_sectors = self.discard.max_sectors;
         limits.discard_granularity = self.discard.granularity_bytes;

@@ -20,6 +20,7 @@ pub mod io_state;
 pub mod known_disk;
 pub mod lanes;
 pub mod map;
+pub mod memory;
 pub mod message;
 pub mod path_name;
 pub mod pi;

@@ -73,14 +73,6 @@ pub(super) fn limits() -> Result {
     )?;
     let bad = [
         Limits {
-            logical_block_bytes: 0,
-            ..good
-        },
-        Limits {
-            logical_block_bytes: 131072,
-            ..good
-        },
-        Limits {
             physical_block_bytes: 1536,
             ..good
         },
@@ -97,7 +89,15 @@ pub(super) fn limits() -> Result {
             ..good
         },
     ];
-    for limits in bad {
+    let blocks = [0, 131072].map(|logical_block_bytes| Limits {
+        logical_block_bytes,
+        ..good
+    });
+    let masks = [0, 5, 8191].map(|dma_alignment_mask| Limits {
+        dma_alignment_mask,
+        ..good
+    });
+    for limits in bad.into_iter().chain(blocks).chain(masks) {
         check(limits.check() == Err(EINVAL), "odd limits are refused")?;
     }
     Ok(())

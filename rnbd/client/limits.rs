@@ -21,6 +21,7 @@ use rtrs_client::Session;
 
 use crate::proto::{
     device::Device as Remote,
+    memory,
     pi::{
         Format,
         Geometry,
@@ -36,6 +37,7 @@ const PAGE_MASK: u32 = 4096 - 1;
 pub(super) fn of_transfers(rtrs: &Session) -> Limits {
     Limits {
         virt_boundary_mask: PAGE_MASK,
+        dma_alignment_mask: memory::dma_alignment_mask(rtrs.max_segments()),
         io_opt_bytes: rtrs.max_io_size(),
         ..Limits::new(rtrs.max_io_size() / SECTOR_SIZE, rtrs.max_segments())
     }

@@ -11,7 +11,7 @@ import os
 import sys
 
 HUGE = 2 << 20
-OFFSETS = (0, 512, 2048, 4096, 4608, 8192 - 512)
+OFFSETS = (0, 4, 100, 512, 2048, 4096, 4608, 8192 - 4)
 
 if __name__ == "__main__":
     disk, size = sys.argv[1], int(sys.argv[2])

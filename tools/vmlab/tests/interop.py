@@ -13,6 +13,7 @@ from vmlab import rnbd, tier
 from vmlab.checks import eq, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.tests.io import memory_anywhere
 
 SMP = 2
 
@@ -30,6 +31,8 @@ def work(pair: Lab, client: str, server: str, invalidate: str) -> None:
     rnbd.round_robin(pair)
     disk.fio("--rw=randwrite --bsrange=512-1m --blockalign=512 --iodepth=8 --verify=crc32c "
              f"--verify_fatal=1 --fsync=32 --size={tier.of(6, 12)}m", 180).clean()
+    if client == "ours":
+        memory_anywhere(disk)
     vm.run(f"blkdiscard -o 4M -l 4M {disk.path} && blkdiscard -z -o 8M -l 2M {disk.path}")
     left = f"dd if={disk.path} bs=1M skip=4 count=6 iflag=direct status=none | tr -d '\\0' | wc -c"
     eq(vm.run(left).strip(), "0", "bytes left in discarded and zeroed ranges")

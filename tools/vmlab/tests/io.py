@@ -9,6 +9,7 @@ from vmlab import rnbd, tier, trace
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.tests.hostile import PEER
 
 # One write and one read of a pattern at an odd place, for each size from a sector to a MiB. In one process, for each
 # costs an emulated machine a tenth of a second.
@@ -56,6 +57,13 @@ def every_size(disk: rnbd.Disk) -> None:
     disk.machine.run(f"python3 -I -S /tmp/sizes.py {disk.path}", 120)
 
 
+def memory_anywhere(disk: rnbd.Disk) -> None:
+    """Direct IO with memory that begins anywhere in a page, and in pieces; every byte is compared."""
+    eq(disk.queue("dma_alignment"), "3")
+    disk.machine.push(PEER / "memory_anywhere.py", "/tmp/memory_anywhere.py")
+    disk.machine.run(f"python3 -I -S /tmp/memory_anywhere.py {disk.path}", 120)
+
+
 @needs()
 def test_a_disk_appears_with_the_size_of_the_servers(pair: Lab) -> None:
     """map_device creates a block device of the size of the server's."""
@@ -69,10 +77,11 @@ def test_a_disk_appears_with_the_size_of_the_servers(pair: Lab) -> None:
 
 @needs()
 def test_every_size_comes_back_as_it_was_written(pair: Lab) -> None:
-    """512 bytes to 1 MiB, with odd sizes and those that have to be split."""
+    """512 bytes to 1 MiB, with odd sizes and those that have to be split, and memory that begins anywhere in a page."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     every_size(disk)
+    memory_anywhere(disk)
 
 
 @needs()

@@ -15,7 +15,7 @@ from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.testdevice import add_fault, plug_in
 from vmlab.tests.hostile import FILES, SMALL, bring_peer
-from vmlab.tests.io import SIZES
+from vmlab.tests.io import SIZES, memory_anywhere
 
 PARAMETER = "/sys/module/rnbd_server/parameters/pi"
 
@@ -97,6 +97,7 @@ def test_every_size_comes_back_with_tuples_of_512_bytes(pair: Lab) -> None:
     eq(client_stats(disk)["interval_bytes"], "512")
     pair.client.push_bytes(SIZES.encode(), "/tmp/sizes.py")
     pair.client.run(f"python3 -I -S /tmp/sizes.py {disk.path}", 120)
+    memory_anywhere(disk)
     rnbd.round_robin(pair)
     disk.fio("--rw=randwrite --bsrange=512-1m --bs_unaligned=0 --blockalign=512 --iodepth=16 --iomem_align=4096 "
              "--size=8m --verify=crc32c --verify_fatal=1", 180).clean()
@@ -119,6 +120,7 @@ def test_the_server_disk_holds_the_data_alone(pair: Lab) -> None:
     disk = map_with(pair, "crc64")
     rnbd.round_robin(pair)
     disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=16m --verify=crc32c --verify_fatal=1", 120).clean()
+    memory_anywhere(disk)
     raw = pair.server.run("dd if=/dev/ram0 bs=1M iflag=direct status=none | md5sum").split()[0]
     eq(disk.checksum(), raw, "both ends")
     no_errors(pair, disk)

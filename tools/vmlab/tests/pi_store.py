@@ -14,6 +14,7 @@ from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests import power
+from vmlab.tests.io import memory_anywhere
 from vmlab.tests.pi import PARAMETER, client_stats, map_with, no_errors, server_stats
 
 TOOL = "/usr/bin/pi-sidecar"
@@ -93,6 +94,7 @@ def test_a_plain_device_keeps_tuples(pair: Lab) -> None:
     disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=16m --verify=crc32c --verify_fatal=1", 120).clean()
     pair.client.run(f"blkdiscard -o 4096 -l 8388608 {disk.path} && fallocate -z -o 20M -l 3M {disk.path} && "
                     f"cmp -n 8388608 {disk.path} /dev/zero 4096 0 && cmp -n 3145728 {disk.path} /dev/zero 20971520 0")
+    memory_anywhere(disk)
     no_errors(pair, disk)
     sum_ = disk.checksum()
     disk.unmap()

@@ -11,6 +11,7 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.testdevice import CONTROL, MODULE, add_fault, clear_faults, plug_in, queue_pairs
 from vmlab.tests.hostile import PEER
+from vmlab.tests.io import memory_anywhere
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 # What adapters have room for, as their drivers in kernel 7.2 tell it (drivers/infiniband/hw). What a driver takes from
@@ -48,10 +49,12 @@ def _per_io(qps: list[dict[str, int]]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _holds_what_was_written(vm: Lab, rtrs: str = "") -> None:
+def _holds_what_was_written(vm: Lab, rtrs: str = "", deed: Callable[[rnbd.Disk], None] | None = None) -> None:
     rnbd.start(vm, rtrs=rtrs)
     disk = rnbd.map_disk(vm)
     disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=8m --verify=crc32c --verify_fatal=1").clean()
+    if deed:
+        deed(disk)
     there = vm.server.run("dd if=/dev/ram0 bs=1M iflag=direct status=none | md5sum").split()[0]
     eq(disk.checksum(), there, "what the disk holds, at both ends")
     disk.unmap()
@@ -71,7 +74,7 @@ def test_the_selftest_of_rdma_passes_on_it(vm: Lab) -> None:
 def test_a_disk_over_it_holds_what_was_written(vm: Lab) -> None:
     """Small and large requests arrive, in each direction, on a device that is both ends."""
     plug_in(vm)
-    _holds_what_was_written(vm)
+    _holds_what_was_written(vm, deed=memory_anywhere)
 
 
 # Receives for the default depth of 512 are more than it has room for: a session is refused, as on `short_queues` below.

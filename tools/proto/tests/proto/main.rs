@@ -42,6 +42,7 @@ mod invalidation;
 mod io_state;
 mod lanes;
 mod map;
+mod memory;
 mod message;
 mod outage;
 mod path;
