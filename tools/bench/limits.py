@@ -36,8 +36,8 @@ GREW_MAX = 10
 LEAST = 5.0
 HEAD = """# SPDX-License-Identifier: GPL-2.0
 # What an IO of 4 KiB may cost. `python3 tools/bench --set-limits` writes this file; `python3 tools/bench --limits`, a
-# part of `make test`, fails at more than 0.5 % above a figure, 1 % at depth 16. `functions` are instructions by function of
-# the sources in the cells of depth 1, in that order; they are compared only to say what has grown.
+# part of `make test`, fails at more than 0.5 % above a figure, 1 % at depth 16. `functions` are instructions by
+# function of the sources in the cells of depth 1, in that order; they are compared only to say what has grown.
 """
 
 # Instructions an IO by cell, then by function of the sources.

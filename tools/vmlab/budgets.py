@@ -18,7 +18,7 @@ from typing import Any
 
 from vmlab import durations, tier
 from vmlab.ktap import Report
-from vmlab.patience import is_debug_kernel
+from vmlab.patience import WAKE_SECONDS, is_debug_kernel
 
 # Seconds of processors of the tests of `core`, and of those of `all`: medians, on two cores by emulation, two labs side
 # by side.
@@ -50,8 +50,6 @@ SMALL_SECONDS = 10.0        # the least budget: a boot more or less says nothing
 FASTEST = 0.85              # the least pace that makes a limit smaller
 PACE_FILES_MIN = 8          # the median of fewer files says nothing
 SUM = {tier.CORE: 1300.0, tier.ALL: 2900.0}     # of all: with those of core
-# To wake a machine of one processor, where the above was measured.
-WAKE_SECONDS = 0.6
 
 
 @dataclass(frozen=True)

@@ -83,9 +83,11 @@ def raises(kind: type[BaseException], deed: Callable[[], Any], what: str = "") -
 def until(deed: Callable[[], T], seconds: float, what: str, pause: float = 0.2) -> T:
     """Repeats `deed` until it answers something true, and returns that. An answer of a deed that began in time and came
     late does not tell how it is now: `deed` is asked once more."""
-    deadline = time.monotonic() + scaled(seconds)
+    began, limit = time.monotonic(), 0.0
     while True:
-        is_over = time.monotonic() > deadline
+        # The host may have become busy meanwhile.
+        limit = max(limit, scaled(seconds))
+        is_over = time.monotonic() > began + limit
         value = deed()
         if value:
             return value

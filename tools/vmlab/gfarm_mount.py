@@ -25,6 +25,8 @@ SOURCE = f"{ADDRESSES[GFMD]}:{GFMD_PORT}"
 HOSTS = "hosts=" + "+".join(f"{name}/{ADDRESSES[name]}" for name in GFSDS)
 # For tests that wait for them: the defaults are 35, 60 and 30.
 SHORT = "connect_timeout=3,receive_timeout=4,reconnect_timeout=3"
+# The same where what is lost has to be found again: a slow host takes seconds for a process and a login.
+PATIENT = "connect_timeout=3,receive_timeout=4,reconnect_timeout=20"
 DIGEST = r"""
 import hashlib, sys
 for path in sys.argv[1:]:

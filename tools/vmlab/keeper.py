@@ -19,7 +19,7 @@ from vmlab.kernel_log import KernelLog
 from vmlab.lab import Lab, Spec
 from vmlab.machine import CommandFailed, Machine
 from vmlab.needs import Needs
-from vmlab.patience import scaled
+from vmlab.patience import Pace, scaled
 from vmlab.phases import phase
 
 LOG_LINES = 40
@@ -41,7 +41,7 @@ class Deadline:
     """A time limit for what runs in the main thread."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = scaled(seconds)
+        self._least, self._seconds = seconds, scaled(seconds)
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGALRM, self._expired)
@@ -51,6 +51,11 @@ class Deadline:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _expired(self, _number: int, _frame: FrameType | None) -> None:
+        # The host may have become busy meanwhile.
+        if (more := scaled(self._least) - self._seconds) >= 1:
+            self._seconds += more
+            signal.setitimer(signal.ITIMER_REAL, more)
+            return
         raise TimedOut(f"not done after {self._seconds:g} s")
 
 
@@ -142,6 +147,7 @@ class Keeper:
             seconds = self._lab.boot()
             if self._lab.woken and spec.smp == 1:
                 self._wakes += [round(machine.cpu_seconds(), 2) for machine in self._lab.machines]
+                Pace.learn(self._wakes)
             replay.program()
             under_test = [canonical(module.stem) for name in spec.sets for module in self._lab.assets.module_set(name)]
             self._baselines = self._each(self._lab.machines, lambda machine: oracle.Baseline.take(machine, under_test))

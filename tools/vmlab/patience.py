@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 FACTOR_MAX = 6.0
+# Seconds of processors that a machine of one processor takes to wake from its saved state where budgets were measured.
+WAKE_SECONDS = 0.6
 # A share of all processors; the harness itself uses a few hundredths.
 BUSY_SHARE = 0.15
 USED = (0, 1, 2, 5, 6, 7)   # user, nice, system, irq, softirq, steal: the columns of /proc/stat
 
 
+class Pace:
+    """By how many times this host is slower than the one whose times are in the tests: 1 as long as nothing tells."""
+
+    now = 1.0
+
+    @classmethod
+    def learn(cls, wakes: Sequence[float]) -> None:
+        """Takes the seconds of processors that machines have taken to wake, which no test changes."""
+        cls.now = max(1.0, median(wakes) / WAKE_SECONDS) if wakes else 1.0
+
+
 def factor() -> float:
-    """How much longer than usual things may take now: the load of each processor, or `VMLAB_PATIENCE`."""
+    """How much longer than usual things may take now: the load of each processor, on a slow host its pace if that is
+    more, or `VMLAB_PATIENCE`."""
     given = os.environ.get("VMLAB_PATIENCE")
     if given:
         return float(given)
-    return min(FACTOR_MAX, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    return min(FACTOR_MAX, max(Pace.now, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 def is_debug_kernel() -> bool:

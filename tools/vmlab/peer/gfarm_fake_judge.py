@@ -22,6 +22,7 @@ HOSTS = "hosts=" + "+".join(f"{name}/{address}" for name, address in fake.GFSDS.
 # The kernel prints so many lines of the module in so many seconds: no case may find that they are used up.
 LINES, WINDOW_SECONDS = 11, 5.3
 WORKS_SECONDS, LOG_SECONDS = 25.0, 3.0
+ATTEMPTS = 3
 ENTRIES_MAX, DOTS = 1 << 28, 2
 GFSDS = tuple(fake.GFSDS)
 
@@ -204,7 +205,7 @@ class Judge:
             lines += self.log.lines()
         return True
 
-    def case(self, case: Case) -> None:
+    def case(self, case: Case, attempts: int = ATTEMPTS) -> None:
         """One lie to a mount."""
         if case.words:
             self.log.has_room()
@@ -221,6 +222,10 @@ class Judge:
         found = self.user.does(case.does)
         took = time.monotonic() - began
         told = self.world.script.disarm()
+        if not told and not found and case.does == "bulk" and attempts > 1:
+            # Each part of the read was found alone by a worker, which does not ask for one in bulk.
+            self.case(case, attempts - 1)
+            return
         lines: list[str] = []
         wrong = []
         if not told:

@@ -208,7 +208,7 @@ def names() -> list[Case]:
         gfmd("the first number that is no error yet", instead(u32(107))),
         gfmd("busy without end", instead(u32(11)), errors=("EAGAIN",)),
         Case("bytes that nobody has asked for", "gfmd.attributes",
-             lambda fields: [joined(fields), GETS_OLD / 3, u32(wire.ENOENT)], "stat again", DONE, times=1,
+             lambda fields: [joined(fields), GETS_OLD / 3, u32(wire.ENOENT)], "stat again", ("", "ENOENT"), times=1,
              after=IS_BACK),
         gfmd("bytes behind an answer", behind(b"\xff" * 64), "end of the answer has", DONE),
         gfmd("random bytes", instead(random.Random(1).randbytes(400)), errors=("EIO", "ESTALE")),
@@ -329,7 +329,7 @@ def silence() -> list[Case]:
              "gfsd .*no answer in time"),
         Case("chunks of a byte, now and then", "gfsd.bulk",
              lambda fields: [joined(fields[:1]), *[part for _n in range(400) for part in (0.5, text(b"x"))]], "bulk",
-             EIO, "gfsd .*no answer in time"),
+             ANY, "gfsd .*no answer in time"),
     ]
 
 

@@ -10,8 +10,8 @@ import shlex
 import time
 from typing import Any
 
-from vmlab import gfarm_mount, gfarm_node
-from vmlab.checks import eq, ge, ok
+from vmlab import gfarm_mount, gfarm_node, tier
+from vmlab.checks import eq, ge, in_time, ok
 from vmlab.gfarm import FOLDER, Gfarm
 from vmlab.gfarm_node import KEY, Node
 from vmlab.lab import Lab
@@ -24,7 +24,7 @@ SMP = 2
 SCRIPTS = ("gfarm_cache_wire.py", "gfarm_cache_liar.py")
 # Not a whole number of pages.
 SIZE = 300_001
-DATAGRAMS = 100_000
+DATAGRAMS = tier.of(30_000, 100_000)
 LINE = "gfarm_ra: a node of the cache has dropped datagrams"
 
 
@@ -68,7 +68,7 @@ def test_each_lie_is_counted_and_none_is_believed(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=400)
-def test_a_hundred_thousand_datagrams(vm: Lab) -> None:
+def test_many_random_datagrams(vm: Lab) -> None:
     """Random bytes and changed messages to all queue pairs while a file is read: it is right, members are served."""
     servers, digest = _prepare(vm, "noise")
     with gfarm_node.node(servers, "ib_mtu=1024") as mount:
@@ -111,7 +111,11 @@ def test_no_more_is_served_than_the_administrator_lets(vm: Lab) -> None:
             # 2 MiB, of which a tenth of a second's share and one request are not waited for.
             said = json.loads(_liar(servers, mount, "shared", "greed", 8).ok(120))
             ok(least <= said["seconds"] <= most, f"{options}: {said}")
-            eq(said["busy"] > 0, least > 0, f"{options}: {said}")
+            if least:
+                ge(said["busy"], 1, f"{options}: requests beyond the share")
+            else:
+                # On a busy host the next request may come before the node has seen that the last answer is sent.
+                in_time(not said["busy"], f"{options}: {said}")
             eq(said["credits"], 4 if "rrpc" in options else 16, "requests at a time")
             bytes_sent = mount.ibstat()["said_bytes"]
             # A request whose answer was lost may have been served.

@@ -38,6 +38,8 @@ WAYS = {"random": "Four nodes read 64 KiB each, everywhere, each in its own orde
         "strided": "Each of four nodes reads each fourth 128 KiB, none that another one reads",
         "mmap": "Four nodes have the file mapped, and touch it everywhere",
         "partial": "Four nodes read a quarter of the file"}
+# Two of them are in each run, by chance.
+CHOSEN = seed.fresh().sample(sorted(WAYS), 2)
 
 
 def acquaint(found: Sequence[Node]) -> None:
@@ -111,7 +113,7 @@ def report(what: str, found: Sequence[Node], size: int, said: list[dict[str, Any
     in_time(count <= most, f"{what}: {count:.2f} copies left the file servers, at most {most} may")
 
 
-@needs(machines=1, timeout=400)
+@needs(machines=1, timeout=400, tier=tier.LONG)
 def test_readers_that_start_together_take_one_copy(vm: Lab) -> None:
     """1, 2, 4 and 8 nodes read a file at once: each byte is right, and about one copy leaves the file server."""
     servers = gfarm_mount.start(vm)
@@ -124,7 +126,9 @@ def test_readers_that_start_together_take_one_copy(vm: Lab) -> None:
             report(f"{count} nodes", found, size, said, ONE_COPY)
 
 
-@pytest.mark.parametrize(("way", "title"), [pytest.param(*case, id=f"{case[0]}_readers") for case in WAYS.items()])
+@pytest.mark.parametrize(("way", "title"), [
+    pytest.param(*case, id=f"{case[0]}_readers", marks=pytest.mark.tier(tier.ALL if case[0] in CHOSEN else tier.LONG))
+    for case in WAYS.items()])
 @needs(machines=1, timeout=300)
 def test_ways(vm: Lab, way: str, title: str) -> None:
     """Four nodes read a file in a way of their own; then all of it."""
@@ -221,7 +225,7 @@ def test_a_network_that_loses_repeats_overtakes_delays_and_changes(pair: Lab) ->
     with across(pair) as (servers, found):
         size, wire = 4 * MIB + 1, Wire(pair)
         near, far = found
-        chosen = seed.fresh().sample(sorted(TROUBLE.items()), tier.of(3, len(TROUBLE)))
+        chosen = seed.fresh().sample(sorted(TROUBLE.items()), tier.of(2, len(TROUBLE)))
         for number, (what, how) in enumerate([("does nothing", ""), *chosen]):
             name = f"network{number}"
             digest = put(servers, name, size, [pair.client])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from vmlab import gfarm_mount, tier
 from vmlab.checks import eq, ge, in_time, ok, until
 from vmlab.gfarm import ADDRESSES, GFSD_PORT, GFSDS, Gfarm
-from vmlab.gfarm_mount import SHORT, mounted, put_random, serving
+from vmlab.gfarm_mount import PATIENT, SHORT, mounted, put_random, serving
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -104,7 +104,7 @@ def test_another_replica_answers_for_a_gfsd_that_is_killed(vm: Lab) -> None:
     """In the middle of a file, twice: each of the two gfsds has its turn."""
     gfarm = gfarm_mount.start(vm)
     wanted = put_random(gfarm, "two", BYTES, copies=2)
-    with mounted(gfarm, SHORT) as mount:
+    with mounted(gfarm, PATIENT) as mount:
         for _turn in range(2):
             reader = mount.reader("two", START_BYTES)
             until(lambda reader=reader: reader.reads, 20, "it reads")
@@ -122,7 +122,7 @@ def test_another_replica_answers_for_a_gfsd_that_is_frozen(vm: Lab) -> None:
     """After receive_timeout=; the bytes are right."""
     gfarm = gfarm_mount.start(vm)
     wanted = put_random(gfarm, "two", BYTES, copies=2)
-    with mounted(gfarm, SHORT) as mount:
+    with mounted(gfarm, PATIENT) as mount:
         reader = mount.reader("two", START_BYTES)
         until(lambda: reader.reads, 20, "it reads")
         victim = serving(vm.server)[0]
@@ -311,7 +311,7 @@ def test_what_gfmd_keeps_open_for_frozen_gfsds_stops_no_one(vm: Lab) -> None:
     vm.server.push_bytes(KEPT.encode(), "/run/kept.py")
     server = gfarm_mount.in_hex(ADDRESSES["fs2"], GFSD_PORT)
     mark = vm.server.log_mark()
-    with mounted(gfarm, "connect_timeout=5,receive_timeout=1,reconnect_timeout=10") as mount:
+    with mounted(gfarm, "connect_timeout=5,receive_timeout=3,reconnect_timeout=10") as mount:
         program = f"exec python3 -I -S /run/kept.py {mount.at} {server} {KEPT_FILES} {KEPT_ROUNDS} {FULL_SECONDS}"
         *said, stopped = vm.server.start_job(program, 200).ok().splitlines()
         print(f"# {said}", flush=True)

@@ -190,7 +190,7 @@ def test_a_file_with_two_names(vm: Lab) -> None:
 def closes_stay(mount: Mount) -> bool:
     """Whether no file is closed at gfmd for longer than a close is put off."""
     before = mount.stats().get("gfmd_close")
-    time.sleep(0.3)
+    time.sleep(1)
     return mount.stats().get("gfmd_close") == before
 
 

@@ -89,7 +89,7 @@ def test_what_is_made_again_is_counted_and_traced(vm: Lab) -> None:
     """A gfsd that dies under a reader: the file is opened again, which an event says with the reason."""
     gfarm = gfarm_mount.start(vm)
     digest = put_random(gfarm, "again", BYTES, copies=2)
-    with traced(gfarm.machine), mounted(gfarm, gfarm_mount.SHORT) as mount:
+    with traced(gfarm.machine), mounted(gfarm, gfarm_mount.PATIENT) as mount:
         reader = mount.reader("again", 4096)
         until(lambda: reader.reads, 30, "it reads")
         victim = gfarm_mount.serving(gfarm.machine)[0]

@@ -416,9 +416,9 @@ def test_modules_unload_in_every_state(pair: Lab) -> None:
 def test_reconnects_leave_nothing(pair: Lab) -> None:
     """Of four sessions side by side: after the first ten of each, the memory of both machines does not grow any more.
 
-    A thousand in make test-long, else a hundred.
+    A thousand in make test-long, else forty.
     """
-    times = tier.of(100, 1000)
+    times = tier.of(40, 1000)
     rnbd.start(pair, rtrs="sess_queue_depth=16", count=RECONNECTING)
     sessions = [f"s{number}" for number in range(RECONNECTING)]
     for number, session in enumerate(sessions):

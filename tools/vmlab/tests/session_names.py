@@ -11,7 +11,7 @@ from collections.abc import Callable
 import names
 
 from vmlab import rnbd, tier
-from vmlab.checks import eq, ok, until
+from vmlab.checks import eq, in_time, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.patience import factor, scaled
@@ -66,7 +66,7 @@ def test_a_client_is_told_whose_name_it_has_chosen(lab: Lab) -> None:
     eq(vm.read("/tmp/holder"), "ready", "the holder of the name")
     mark, began = vm.log_mark(), time.monotonic()
     eq(rnbd.try_map(lab, rnbd.request(lab, "ram1", "held")), "EPERM")
-    ok(time.monotonic() - began < scaled(5), f"refused after {time.monotonic() - began:.1f} s")
+    in_time(time.monotonic() - began < scaled(5), f"refused after {time.monotonic() - began:.1f} s")
     ok(vm.log_matches("rtrs_client.*name belongs to another client", mark), "the client's log does not say why")
     ok(vm.log_matches("rtrs_server.*name belongs to another client", mark), "the server's log does not say why")
     eq(rnbd.try_map(lab, rnbd.request(lab, "ram1", "other")), "", "another name")

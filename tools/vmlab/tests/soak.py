@@ -21,9 +21,10 @@ from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.patience import factor
+from vmlab.tests import failover
 
 SMP = 2
-TIER = tier.ALL
+TIER = tier.LONG if failover.FLAPS else tier.ALL
 
 MINUTES = float(os.environ.get("VMLAB_SOAK_MINUTES", tier.of(0.0, 10.0)))
 # In `make test-all` so many kinds of trouble, by chance; else all, at least once.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from vmlab import paths, rnbd
-from vmlab.checks import eq, ge, ok, raises, until
+from vmlab.checks import eq, ge, in_time, ok, raises, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.testdevice import CONTROL, MODULE, add_fault, clear_faults, plug_in, queue_pairs
@@ -121,8 +121,8 @@ for _name, _refusal in REFUSALS.items():
     globals()[f"test_a_device_with_{_name}_is_refused"] = _refused(*_refusal)
 
 
-# Of a region, of which a path has one for each of its 16 chunks: eight seconds, if it does not end before.
-SLOW_MS = 500
+# Of a region, of which a path has one for each of its 16 chunks: half a minute, if it does not end before.
+SLOW_MS = 2000
 
 
 @needs(machines=1, own_modules=True)
@@ -142,9 +142,9 @@ def test_a_path_whose_memory_comes_slowly_keeps_no_other_one_waiting(vm: Lab) ->
     vm.server.run("echo 1 > /sys/class/rtrs-server/s1/paths/*/disconnect")
     # What tears it down, as the stacks of the kernel's workers show it.
     works = "grep -ls 'rtrs_server.*path4work' /proc/[0-9]*/stack | wc -l"
-    until(lambda: not vm.server.names("/sys/class/rtrs-server") and vm.server.run(works).strip() == "0", 4,
+    until(lambda: not vm.server.names("/sys/class/rtrs-server") and vm.server.run(works).strip() == "0", 8,
           "the other path has come to its end")
-    ok(job.running, "the slow client was connected before")
+    in_time(job.running, "the slow client was connected before")
     eq(vm.server.write(slow, "0"), "", "regions are quick again")
     eq(job.wait(60).code, 0, "the slow client is connected")
     link = f"{rnbd.CONTROL}/devices/ram0@slow"
@@ -342,7 +342,8 @@ def test_a_request_that_no_path_survives_leaves_time_to_the_others(vm: Lab) -> N
     paths.figure(f"{_reconnects(vm) - before} reconnects, {len(lines)} lines, {disks[1].requests} reads")
     # Paths that are lost at once are connected some ten times a second; the other disk gets two reads.
     ok(_reconnects(vm) - before <= 30, f"{_reconnects(vm) - before} reconnects")
-    ge(disks[1].requests, 100, "reads of the other disk")
+    ge(disks[1].requests, 10, "reads of the other disk")
+    in_time(disks[1].requests >= 100, f"{disks[1].requests} reads of the other disk")
     ok(read.running, "the read has failed, or was not tried")
     clear_faults(vm)
     eq(read.wait(30).code, 0, "the read, when the adapter does not fail any more")

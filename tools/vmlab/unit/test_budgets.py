@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from vmlab import budgets, durations, tier
+from vmlab import budgets, durations, patience, tier
 from vmlab.budgets import Cost
 from vmlab.ktap import Report
 
@@ -47,8 +47,8 @@ class BudgetsTest(unittest.TestCase):
     def test_the_sum_of_a_tier(self) -> None:
         """More on a host that takes longer to wake a machine, no less on a faster one; only the tests of the tier."""
         limit = budgets.SUM[tier.CORE]
-        for wakes, more in (([budgets.WAKE_SECONDS] * 3, 1.0), ([budgets.WAKE_SECONDS * 2] * 3, 2.0),
-                            ([budgets.WAKE_SECONDS / 2, 0.1, 99.0], 1.0)):
+        for wakes, more in (([patience.WAKE_SECONDS] * 3, 1.0), ([patience.WAKE_SECONDS * 2] * 3, 2.0),
+                            ([patience.WAKE_SECONDS / 2, 0.1, 99.0], 1.0)):
             under = [Cost("a", tier.CORE, limit * more - 1), Cost("a", tier.ALL, 5000.0)]
             self.assertEqual(budgets.total_over(under, wakes, tier.CORE), "")
             self.assertIn("all tests of all", budgets.total_over(under, wakes, tier.ALL))
@@ -69,7 +69,7 @@ class BudgetsTest(unittest.TestCase):
     def test_results_of_a_run(self) -> None:
         """Each has a name; where nothing was woken there is nothing to compare with."""
         planned = ["budgets.files", "budgets.core"]
-        usual = [budgets.WAKE_SECONDS]
+        usual = [patience.WAKE_SECONDS]
         for wakes, cpu, closing in ((usual, 20.0, "2 passed, 0 failed"), (usual, 2000.0, "0 passed, 2 failed"),
                                     ([], 2000.0, "0 passed, 0 failed, 2 skipped")):
             times, out = durations.Durations(), io.StringIO()
@@ -84,7 +84,7 @@ class BudgetsTest(unittest.TestCase):
         before = [{"file": "new", "tier": tier.CORE, "cpu": 1299.0}]
         for cpu, closing in ((1000.0, "1 passed, 0 failed"), (1700.0, "0 passed, 1 failed")):
             times, out = durations.Durations(), io.StringIO()
-            times.wakes = [budgets.WAKE_SECONDS]
+            times.wakes = [patience.WAKE_SECONDS]
             times.add(name="new.x", file="new", tier=tier.ALL, seconds=1.0, cpu=cpu, phases={})
             planned = ["budgets.all"]
             with mock.patch.object(durations, "latest_of", lambda _tier: before), Report(planned, out) as report:
