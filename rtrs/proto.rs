@@ -36,6 +36,7 @@ pub mod quarantine;
 pub mod recovery;
 pub mod request;
 pub mod settings;
+pub mod shortage;
 pub mod signal;
 pub mod stats;
 pub mod timeouts;

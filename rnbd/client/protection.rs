@@ -172,16 +172,14 @@ pub(super) fn send(
     mut rw: Rw,
     (id, force_fua): (u32, bool),
 ) -> Result<(), Rejected<Queue>> {
-    if queue::must_wait(device, &request) {
-        return device.wait_for_chunk(request);
-    }
     if force_fua {
         let Some(forced) = rw.forced() else {
-            // The block layer writes zeroes instead.
-            Protected(request).finish(Err(errno::EOPNOTSUPP), &[]);
-            return Ok(());
+            return queue::end_unforced(device, request);
         };
         rw = forced;
+    }
+    if queue::must_wait(device, &request) {
+        return device.wait_for_chunk(request);
     }
     let Ok(note) = device.cache().send(&rw) else {
         return device.fail_flush(request);

@@ -174,8 +174,11 @@ impl Operations for Queue {
 /// Ends a request that cannot be forced through the server's cache, unless a copy of it may still
 /// be carried out: the block layer writes zeroes instead, which the copy must not overwrite.
 #[cold]
-fn end_unforced(device: &Device, request: Request<Queue>) -> Result<(), Rejected<Queue>> {
-    if must_wait(device, &request) {
+pub(super) fn end_unforced(
+    device: &Device,
+    request: Request<Queue>,
+) -> Result<(), Rejected<Queue>> {
+    if device.rtrs().may_be_executed(request.pdu().ticket()) {
         return device.wait_for_chunk(request);
     }
     end(request, Err(errno::EOPNOTSUPP));

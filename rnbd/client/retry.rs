@@ -16,7 +16,7 @@ use kernel::{
 };
 use kernel_ext::errno;
 use rtrs_client::Ticket;
-use rtrs_core::proto::quarantine;
+use rtrs_core::proto::shortage;
 
 use super::{
     device::Device,
@@ -152,7 +152,7 @@ impl Device {
         let limit_ms = match ticket.is_some_and(|ticket| self.rtrs().is_paused(ticket)) {
             // It would be sent otherwise.
             true => None,
-            false => quarantine::wait_limit_ms(self.rtrs().fast_io_fail_ms()),
+            false => shortage::wait_limit_ms(self.rtrs().fast_io_fail_ms()),
         };
         Self::try_later(request, limit_ms, errno::EALREADY);
         Ok(())

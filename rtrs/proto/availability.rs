@@ -20,7 +20,7 @@ use super::{
         FastIoFail,
         Outage, //
     },
-    quarantine, //
+    shortage, //
 };
 
 /// Pause before another try to make the session usable, in milliseconds.
@@ -177,7 +177,7 @@ impl Availability {
         self.outages = self.outages.wrapping_add(1);
         Effect::BeginOutage(self.change(outage::Event::LastPathDown {
             now_ms: conditions.now_ms,
-            setting: quarantine::outage_setting(conditions.setting, conditions.is_away),
+            setting: shortage::outage_setting(conditions.setting, conditions.is_away),
         }))
     }
 

@@ -25,11 +25,16 @@ use kernel_ext::{
         SetOnce, //
     },
 };
-use rtrs_core::proto::quarantine::{
-    self,
-    Place,
-    Shortage,
-    Ticket, //
+use rtrs_core::proto::{
+    quarantine::{
+        self,
+        Place,
+        Ticket, //
+    },
+    shortage::{
+        self,
+        Shortage, //
+    },
 };
 
 use crate::client::{
@@ -223,6 +228,16 @@ impl Quarantine {
         may_take
     }
 
+    /// See [`quarantine::Quarantine::may_be_executed`]. Any context.
+    fn may_be_executed(&self, ticket: Ticket, now_ms: u64) -> bool {
+        let mut state = self.state.lock();
+        let may_be_executed = state.chunks.may_be_executed(ticket);
+        if may_be_executed {
+            state.shortage.refused(now_ms);
+        }
+        may_be_executed
+    }
+
     /// See [`quarantine::Quarantine::pause`]. Any context; before the request is requeued.
     #[cold]
     fn pause(&self, ticket: Ticket, until_ms: u64) -> Ticket {
@@ -326,6 +341,13 @@ impl Session {
         !self.quarantine.is_idle() && self.is_refused(tag, ticket())
     }
 
+    /// Returns whether the server may still execute a copy of the request that was lost: until it
+    /// does not, the request has not ended for who has made it. Any context.
+    #[cold]
+    pub fn may_be_executed(&self, ticket: Option<Ticket>) -> bool {
+        ticket.is_some_and(|ticket| self.quarantine.may_be_executed(ticket, self.now_ms()))
+    }
+
     #[cold]
     #[inline(never)]
     fn is_refused(&self, tag: u16, ticket: Option<Ticket>) -> bool {
@@ -375,7 +397,7 @@ impl Session {
     /// Returns the milliseconds for which no path connects, so that the server forgets the session.
     pub(crate) fn away_ms(&self) -> u32 {
         let until_ms = self.quarantine.state.lock().away_until_ms;
-        // CAST: at most what `quarantine::away_ms` returns.
+        // CAST: at most what `shortage::away_ms` returns.
         until_ms.saturating_sub(self.now_ms()) as u32
     }
 
@@ -408,7 +430,7 @@ impl Session {
         if !state.shortage.is_too_long(now_ms, setting, in_flight) {
             return;
         }
-        let away_ms = quarantine::away_ms(is_connecting);
+        let away_ms = shortage::away_ms(is_connecting);
         state.away_until_ms = now_ms.saturating_add(away_ms.into());
         let held = state.chunks.held();
         drop(state);

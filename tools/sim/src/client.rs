@@ -35,9 +35,9 @@ use proto::rtrs::{
     quarantine::{
         Chunk,
         Quarantine,
-        Shortage,
         Ticket, //
     },
+    shortage::Shortage,
     PATHS_MAX, //
 };
 

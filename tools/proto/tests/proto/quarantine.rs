@@ -233,6 +233,8 @@ enum Deed {
         resend: bool,
     },
     Fail,
+    /// Who has made what waits is told that it has ended, and may do it otherwise.
+    End,
     /// The server is done with its old lives of a path, and the client sees it.
     Reconnect {
         path: usize,
@@ -244,7 +246,7 @@ enum Deed {
 }
 
 fn deeds() -> Vec<Deed> {
-    let mut all = vec![Deed::Fail];
+    let mut all = vec![Deed::Fail, Deed::End];
     for i in [0, 1] {
         all.push(Deed::Answer { tag: i });
         all.push(Deed::Reconnect { path: i });
@@ -353,6 +355,14 @@ impl World {
                 }
             }
             Deed::Fail => return self.waiting.take().is_some(),
+            Deed::End => {
+                let over = |w: &mut (Ticket, u8)| !self.q.may_be_executed(w.0);
+                let Some((_, request)) = self.waiting.take_if(over) else {
+                    return false;
+                };
+                let mut copies = self.at_server.iter().flatten();
+                assert_eq!(copies.find(|(_, r)| *r == request), None, "it has ended");
+            }
             Deed::Reconnect { path } => {
                 if self.in_flight.iter().flatten().any(|f| f.2 == path) {
                     return false;

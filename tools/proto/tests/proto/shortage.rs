@@ -5,11 +5,13 @@
 use proto::rtrs::{
     outage::FastIoFail,
     quarantine::{
+        Chunk,
+        Quarantine, //
+    },
+    shortage::{
         away_ms,
         outage_setting,
         wait_limit_ms,
-        Chunk,
-        Quarantine,
         Shortage, //
     },
     timeouts::ONE_PATH_ANSWER_MS,
