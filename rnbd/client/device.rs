@@ -326,8 +326,8 @@ impl Device {
         Ok(())
     }
 
-    /// Stores the limits of the server's device; returns whether writes must be forced for the time
-    /// being. A disk that owes an error to the next flush has to get flushes.
+    /// Stores the limits of the server's device; returns whether writes must be forced. A disk that
+    /// owes an error to the next flush has to get flushes.
     fn compare_limits(&self, inner: &mut Inner, remote: &Remote, owes: bool) -> Result<bool> {
         let mut limits = limits::of_disk(&self.rtrs, remote);
         let Some(limit_update) = &mut inner.limits else {
@@ -346,7 +346,7 @@ impl Device {
             }
             return Err(error);
         }
-        Ok(limit_update.lacks_flushes())
+        Ok(limit_update.must_force())
     }
 
     /// Handles the loss of the last path: requests are queued from now on, and none that was made

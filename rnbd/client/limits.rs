@@ -21,6 +21,7 @@ use rtrs_client::Session;
 
 use crate::proto::{
     device::Device as Remote,
+    io_state,
     memory,
     pi::{
         Format,
@@ -89,6 +90,7 @@ fn integrity(geometry: Geometry) -> Integrity {
 pub(super) struct LimitUpdate {
     has: Limits,
     should_have: Limits,
+    had_cache_when_added: bool,
 }
 
 impl LimitUpdate {
@@ -97,6 +99,7 @@ impl LimitUpdate {
         Self {
             has: limits,
             should_have: limits,
+            had_cache_when_added: limits.write_cache,
         }
     }
 
@@ -126,10 +129,9 @@ impl LimitUpdate {
         (self.has != self.should_have).then_some(self.should_have)
     }
 
-    /// Returns whether the block layer assumes that completed writes are durable although they are
-    /// not: it sends no flushes.
-    pub(super) fn lacks_flushes(&self) -> bool {
-        self.should_have.write_cache && !self.has.write_cache
+    /// See [`io_state::must_force`].
+    pub(super) fn must_force(&self) -> bool {
+        io_state::must_force(self.had_cache_when_added, self.should_have.write_cache)
     }
 
     /// Records that the disk has these limits now.

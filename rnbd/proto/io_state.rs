@@ -18,6 +18,14 @@ const QUEUEING: u64 = u64::MAX - 1;
 /// [`IoState::Failing`].
 const FAILING: u64 = u64::MAX;
 
+/// Returns whether writes to a disk are forced through the server's cache: the disk was added
+/// without a cache, and the server's device has one now. Who uses the disk need not send flushes
+/// then. A device on top of it (LVM, dm-crypt) keeps what it was told when it was made and drops
+/// those of its own users, also when the disk has one later; so this lasts until it is unmapped.
+pub const fn must_force(had_cache_when_added: bool, has_cache: bool) -> bool {
+    has_cache && !had_cache_when_added
+}
+
 /// How requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoState {
@@ -45,19 +53,6 @@ impl IoState {
             (true, _) => IoState::OpenProtected { id, force_fua },
             (false, true) => IoState::OpenForceFua(id),
             (false, false) => IoState::Open(id),
-        }
-    }
-
-    /// Returns the state in which writes are not forced through the server's cache any more; `None`
-    /// if they are not now.
-    pub const fn unforced(self) -> Option<Self> {
-        match self {
-            IoState::OpenForceFua(id) => Some(IoState::Open(id)),
-            IoState::OpenProtected {
-                id,
-                force_fua: true,
-            } => Some(IoState::open(id, false, true)),
-            _ => None,
         }
     }
 

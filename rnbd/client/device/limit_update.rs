@@ -63,11 +63,11 @@ impl Device {
             let mut inner = self.lock();
             if let Some(limit_update) = &mut inner.limits {
                 limit_update.changed(limits);
-                let io_state = self.io_state();
-                if let (false, Some(unforced)) = (limit_update.lacks_flushes(), io_state.unforced())
-                {
-                    // Fails if the server has closed it.
-                    self.io_state.change(io_state, unforced);
+                if limit_update.must_force() {
+                    pr_warn!(
+                        "{self}: the server's device has a cache now: each write is forced through \
+                         it until the disk is unmapped and mapped again\n"
+                    );
                 }
             }
             pr_info!("{self}: the disk has the limits of the server's device now\n");

@@ -2,7 +2,7 @@
 
 //! How requests are sent, as a word.
 
-use proto::rnbd::io_state::IoState;
+use proto::rnbd::io_state::{must_force, IoState};
 
 #[test]
 fn every_state_survives_as_a_word() {
@@ -20,17 +20,17 @@ fn every_state_survives_as_a_word() {
 }
 
 #[test]
-fn writes_are_not_forced_any_more() {
-    for is_protected in [false, true] {
-        let forced = IoState::open(7, true, is_protected);
-        let unforced = IoState::open(7, false, is_protected);
-        assert_eq!(forced.unforced(), Some(unforced));
-        assert_eq!(unforced.unforced(), None);
+fn writes_are_forced_where_no_flush_may_come() {
+    for (had, has, forced) in [
+        (false, false, false),
+        (false, true, true),
+        (true, false, false),
+        (true, true, false),
+    ] {
+        assert_eq!(must_force(had, has), forced, "{had} {has}");
     }
     assert_eq!(IoState::open(7, false, false), IoState::Open(7));
     assert_eq!(IoState::open(7, true, false), IoState::OpenForceFua(7));
-    assert_eq!(IoState::Queueing.unforced(), None);
-    assert_eq!(IoState::Failing.unforced(), None);
 }
 
 #[test]
