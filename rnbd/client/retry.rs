@@ -82,7 +82,15 @@ impl Device {
     ) -> Result<(), Rejected<Queue>> {
         let errno = Errno::new(error.to_errno()).unwrap_or(Errno::EIO);
         match NotSent::new(errno, self.may_recover()) {
-            NotSent::Requeue => return Err(Rejected(request)),
+            NotSent::Requeue => {
+                let history = request.pdu_mut();
+                if history.since.is_none() {
+                    // No copy of it was sent. dm-multipath frees a request that is rejected at its
+                    // first start, and the next one with its tag has other data.
+                    history.made = None;
+                }
+                return Err(Rejected(request));
+            }
             NotSent::WaitForChunk => return self.wait_for_chunk(request),
             NotSent::Fail => {
                 request.pdu_mut().made = None;
