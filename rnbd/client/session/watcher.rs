@@ -10,6 +10,7 @@ use kernel::{
         Mutex, //
     },
 };
+use kernel_ext::sync::synchronize_rcu;
 use rtrs_client::{
     OnePath, //
     SessionEvents,
@@ -82,6 +83,9 @@ impl SessionWatcher {
 impl SessionEvents for SessionWatcher {
     fn disconnected(&self) {
         self.for_each_device(Device::disconnected);
+        // Disks that are fenced or unmapped were not quiesced: a request that has read the number
+        // of one may be about to be sent, and the next server gives the number to another one.
+        synchronize_rcu();
     }
 
     fn io_failed(&self) {
