@@ -23,6 +23,7 @@
 //! | [`options`], [`setting`], [`hosts`], [`owners`] | the options of a mount |
 //! | [`identity`] | which content is cached, and which reads may fill it |
 //! | [`closing`] | descriptors that are closed together |
+//! | [`conversation`] | what was sent of the questions, and when one is given back |
 //! | [`listing`] | whether a directory that is read has an end |
 //! | [`gfmd`], [`gfsd`], [`retry`], [`idle`] | connections, what follows a fault, and their end |
 //! | [`request`] | the names of what is asked, for statistics |
@@ -38,6 +39,7 @@ pub mod auth;
 pub mod cache;
 pub mod closing;
 pub mod command;
+pub mod conversation;
 pub mod descriptors;
 pub mod error;
 pub mod gfm;

@@ -59,6 +59,10 @@ const ANSWER_LEN_MAX: usize = 1 << 20;
 pub(super) struct Call {
     /// The names from the root to the object, with slashes.
     path: KVec<u8>,
+    /// The encoded question. It is written anew only when the link has given it back, so who sends
+    /// it does not wait for who receives its answer.
+    #[pin]
+    request: Mutex<KVec<u8>>,
     #[pin]
     state: Mutex<State>,
     #[pin]
@@ -69,11 +73,41 @@ pub(super) struct Call {
     number: AtomicU64,
 }
 
+/// What has come of a question, for who has asked it.
+#[derive(Clone, Copy)]
+pub(super) struct Answered {
+    outcome: Result<(), Trouble>,
+    /// The process that has answered.
+    epoch: u32,
+}
+
+impl Answered {
+    /// The answer is there.
+    pub(super) const fn of(epoch: u32) -> Self {
+        Self {
+            outcome: Ok(()),
+            epoch,
+        }
+    }
+
+    /// No answer comes, and no task waits for one.
+    pub(super) const MOOT: Self = Self {
+        outcome: Ok(()),
+        epoch: 0,
+    };
+
+    /// No answer comes.
+    pub(super) fn failed(trouble: Trouble) -> Self {
+        Self {
+            outcome: Err(trouble),
+            epoch: 0,
+        }
+    }
+}
+
 /// The state of a call.
 struct State {
     kind: Kind,
-    /// The encoded question.
-    request: KVec<u8>,
     /// The bytes of the answer so far.
     answer: KVVec<u8>,
     /// How much of the answer that connection has received which receives it.
@@ -98,7 +132,6 @@ impl Call {
             };
             let state = State {
                 kind,
-                request,
                 answer,
                 progress: None,
                 outcome: Ok(()),
@@ -109,6 +142,7 @@ impl Call {
             let call = Arc::pin_init(
                 pin_init!(Self {
                     path,
+                    request <- new_mutex!(request, "Call::request"),
                     state <- new_mutex!(state, "Call::state"),
                     done <- Completion::new(),
                     is_abandoned: AtomicBool::new(false),
@@ -127,23 +161,24 @@ impl Call {
         self.is_abandoned.store(false, Ordering::Relaxed);
         let question = Question::new(kind, checked(&self.path)?);
         let mut state = self.state.lock();
-        let state = &mut *state;
         (state.kind, state.asked_us, state.exported) = (kind, now_us, None);
         state.progress = None;
         state.answer.clear();
-        state.request.clear();
+        drop(state);
+        let mut request = self.request.lock();
+        request.clear();
         // The capacity was allocated with the call.
-        state.request.resize(question.len_max(), 0, GFP_NOWAIT)?;
-        let mut to = Encoder::new(&mut state.request);
+        request.resize(question.len_max(), 0, GFP_NOWAIT)?;
+        let mut to = Encoder::new(&mut request);
         question.encode(&mut to);
         let len = to.finish().map_err(|_| ENAMETOOLONG)?;
-        state.request.truncate(len);
+        request.truncate(len);
         Ok(())
     }
 
     /// Runs `send` with the bytes of the question.
     pub(super) fn with_request<R>(&self, send: impl FnOnce(&[u8]) -> R) -> R {
-        send(&self.state.lock().request)
+        send(&self.request.lock())
     }
 
     /// Returns what is asked.
@@ -193,9 +228,9 @@ impl Call {
     }
 
     /// The answer is complete, or will not come.
-    pub(super) fn finish(&self, outcome: Result<(), Trouble>, epoch: u32) {
+    pub(super) fn finish(&self, answered: Answered) {
         let mut state = self.state.lock();
-        (state.outcome, state.epoch) = (outcome, epoch);
+        (state.outcome, state.epoch) = (answered.outcome, answered.epoch);
         drop(state);
         self.done.complete_all();
     }

@@ -45,7 +45,10 @@ use kernel_ext::{
 use net_ext::TcpStream;
 
 use super::{
-    call::Call,
+    call::{
+        Answered,
+        Call, //
+    },
     descriptors::Descriptors,
     ring::Ring,
     setup::{
@@ -56,6 +59,10 @@ use super::{
 use crate::proto::{
     auth::AuthFailure,
     closing::places,
+    conversation::{
+        Conversation,
+        Next, //
+    },
     gfm::{
         Process,
         ProcessKey, //
@@ -122,11 +129,8 @@ struct State {
     closes: Ring<Closing>,
     /// The number of questions so far, see [`Asked`](crate::proto::identity::Asked).
     asked: u64,
-    /// The number of calls at the front of the queue that this connection has sent, or begun to.
-    sent: usize,
-    /// The last one of them, if its task was killed before all of it was sent: with the number of
-    /// bytes that were.
-    begun: Option<(Arc<Call>, usize)>,
+    /// What this connection has sent of them.
+    conversation: Conversation<Arc<Call>, Answered>,
     /// The number of waiters for a process.
     awaited: u32,
     /// How often waiting was given up, and the last reason.
@@ -161,8 +165,7 @@ impl Link {
             queue: Ring::new(CALLS_MAX)?,
             closes: Ring::new(places(open_files))?,
             asked: 0,
-            sent: 0,
-            begun: None,
+            conversation: Conversation::NEW,
             awaited: 0,
             given_up: 0,
             reason: EIO,
@@ -195,7 +198,7 @@ impl Link {
     /// # Errors
     ///
     /// Returns the error of the last server, or that a server has refused the user or the key.
-    pub(super) fn connect_first(&self) -> Result {
+    pub(super) fn connect_first(self: &Arc<Self>) -> Result {
         let mut input = self.input.lock();
         let mut first = Err(EINVAL);
         let interrupts = self.setup.interrupts();
@@ -261,7 +264,7 @@ impl Link {
             Ok(()) => self.lead(call),
             // The task is killed: workers send what is left, and receive.
             Err(_) => {
-                self.kick_sender();
+                self.have_sent();
                 self.kick();
             }
         }
@@ -289,14 +292,14 @@ impl Link {
             let has_room =
                 || !self.state.lock().queue.is_full() || self.setup.interrupts() != interrupts;
             if let Err(error) = self.changed.wait_until_killable(has_room) {
-                call.finish(Ok(()), 0);
+                call.finish(Answered::MOOT);
                 return Err(error);
             }
             if self.setup.interrupts() != interrupts {
                 break;
             }
         }
-        call.finish(Ok(()), 0);
+        call.finish(Answered::MOOT);
         Err(EIO)
     }
 
@@ -308,33 +311,37 @@ impl Link {
         });
     }
 
-    /// Sends what the connection has not sent yet, if it is there. Sleeps, killable.
+    /// Sends what the connection has not sent yet, if it is there. Who calls this does not receive:
+    /// gfmd takes no question while its answers are not taken. Sleeps, killable.
     ///
     /// # Errors
     ///
-    /// Returns `ERESTARTSYS` when the task is killed before all is sent: [`Self::kick_sender`] has
-    /// a worker send the rest.
-    fn send_waiting(&self) -> Result {
+    /// Returns `ERESTARTSYS` when the task is killed before all is sent: [`Self::have_sent`] has a
+    /// worker send the rest.
+    fn send_waiting(self: &Arc<Self>) -> Result {
         let _turn = self.senders.take()?;
         let _output = self.output.lock();
-        while let Some((socket, call, mut sent, is_first)) = self.next_to_send() {
-            let timeout_ms = self.setup.receive_timeout_ms();
+        while let Some((socket, next)) = self.next_to_send() {
             // What has come without a question would be taken for the answer to this one.
-            let is_lost = is_first && !is_quiet(&socket);
+            let is_lost = next.is_first && !is_quiet(&socket);
             if is_lost {
-                socket.shutdown();
+                self.break_off(&socket);
                 return Ok(());
             }
-            match call.with_request(|bytes| socket.send_rest(bytes, &mut sent, timeout_ms)) {
-                Ok(()) => {}
+            let mut sent = next.bytes;
+            let send = |bytes: &[u8]| self.send_rest(&socket, bytes, &mut sent);
+            match next.question.with_request(send) {
+                Ok(()) => {
+                    let answered = self.state.lock().conversation.sent();
+                    self.give_back(answered);
+                }
                 // gfmd has a part of the question, or nothing: the connection is as good as before.
                 Err(ERESTARTSYS) => {
-                    self.state.lock().begun = Some((call, sent));
+                    self.state.lock().conversation.left(sent);
                     return Err(ERESTARTSYS);
                 }
                 Err(_) => {
-                    // The worker sees the end of the connection.
-                    socket.shutdown();
+                    self.break_off(&socket);
                     return Ok(());
                 }
             }
@@ -342,19 +349,40 @@ impl Link {
         Ok(())
     }
 
-    /// Takes the next call to be sent, of which so many bytes were sent before, and whether no
-    /// other one is under way; `None` if there is none, or no connection.
-    fn next_to_send(&self) -> Option<(Arc<TcpStream>, Arc<Call>, usize, bool)> {
+    /// Returns the call to be sent next; `None` if there is none, or no connection.
+    fn next_to_send(&self) -> Option<(Arc<TcpStream>, Next<Arc<Call>>)> {
         let mut state = self.state.lock();
+        let state = &mut *state;
         state.machine.ready()?;
         let socket = state.socket.clone()?;
-        if let Some((call, sent)) = state.begun.take() {
-            return Some((socket, call, sent, false));
+        let next = state.conversation.next(|at| state.queue.get(at).cloned())?;
+        Some((socket, next))
+    }
+
+    /// Sends the rest of a question. If gfmd takes no more of it for now, it may wait for its
+    /// answers to be taken: so another thread receives meanwhile.
+    fn send_rest(self: &Arc<Self>, socket: &TcpStream, bytes: &[u8], sent: &mut usize) -> Result {
+        match socket.send_rest(bytes, sent, 0) {
+            Err(ETIMEDOUT) => {}
+            done => return done,
         }
-        let call = state.queue.get(state.sent).cloned()?;
-        let is_first = state.sent == 0;
-        state.sent = state.sent.saturating_add(1);
-        Some((socket, call, 0, is_first))
+        self.kick();
+        socket.send_rest(bytes, sent, self.setup.receive_timeout_ms())
+    }
+
+    /// Nothing can be sent any more: who receives sees the end of the connection.
+    fn break_off(&self, socket: &TcpStream) {
+        self.state.lock().conversation.broken();
+        socket.shutdown();
+    }
+
+    /// Gives a question back that is answered, and whose end gfmd has, or needs no more.
+    fn give_back(self: &Arc<Self>, answered: Option<(Arc<Call>, Answered)>) {
+        if let Some((call, answered)) = answered {
+            call.finish(answered);
+            self.changed.wake_all();
+            self.close_orphan(&call);
+        }
     }
 
     /// Waits for a process that is newer than `epoch`, or any. Sleeps, killable.

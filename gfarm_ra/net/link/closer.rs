@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Closes descriptors, several by one question. Also sends what tasks have left that were killed
-//! while they sent a question: the worker that receives may not wait for gfmd to take bytes, which
-//! may wait for its own to be taken.
+//! Closes descriptors, several by one question. Also sends what no task sends: what those have left
+//! that were killed while they sent a question, and what waited for the connection. The worker that
+//! receives may not wait for gfmd to take bytes, which may wait for its own to be taken.
 //!
 //! A descriptor counts among those of the mount until gfmd has answered: others wait for its place.
 
@@ -15,7 +15,10 @@ use kernel::{
 use super::Link;
 use crate::{
     net::{
-        call::Call,
+        call::{
+            Answered,
+            Call, //
+        },
         descriptors::Lease,
         setup::Workers, //
     },
@@ -60,8 +63,12 @@ impl WorkItem<ID> for Link {
 
     /// Runs in a worker of its own, which may wait: workers of files wait for it.
     fn run(this: Arc<Link>) {
-        // Tasks that were killed may have left something. A worker is not killed.
-        let _ = this.send_waiting();
+        if this.is_behind() {
+            // A worker is not killed.
+            let _ = this.send_waiting();
+            // Those that have asked do not receive, but wait.
+            this.kick();
+        }
         while let Some(waiting) = this.closes() {
             let interrupts = this.setup.interrupts();
             if waiting < FDS_MAX && !this.descriptors.is_full() {
@@ -111,6 +118,19 @@ impl Link {
         self.setup.on_queue(Workers::Descriptors, |queue| {
             drop(queue.enqueue::<_, ID>(self.clone()))
         });
+    }
+
+    /// Returns whether something is to be sent: what waits, or what tasks left that were killed.
+    fn is_behind(&self) -> bool {
+        let state = self.state.lock();
+        state.conversation.is_behind(state.queue.len())
+    }
+
+    /// Has what waits be sent, by the worker that closes descriptors.
+    pub(super) fn have_sent(self: &Arc<Self>) {
+        self.kick_sender();
+        // It may wait for room in the queue.
+        self.changed.wake_all();
     }
 
     /// Waits until few descriptors are to be closed, or gfmd is not there. Sleeps, killable.
@@ -168,20 +188,16 @@ impl Link {
     /// Has gfmd close descriptors, and waits for its answer, or the end of their process. Sleeps.
     fn close(self: &Arc<Self>, batch: &Batch) {
         let call = &self.closing;
-        // A task that was killed may have sent a part of the last question, which gfmd has refused
-        // by that: the rest goes before the question is written anew. It is in no queue, so no task
-        // begins to send it. A worker is not killed.
-        let _ = self.send_waiting();
         if call
             .begin(Kind::Close(batch.fds), self.setup.now_us())
             .is_err()
         {
-            call.finish(Ok(()), 0);
+            call.finish(Answered::MOOT);
             return self.condemn(batch.epoch);
         }
         call.abandon();
         if !self.push_close(batch.epoch) {
-            return call.finish(Ok(()), 0);
+            return call.finish(Answered::MOOT);
         }
         // A worker is not killed.
         let _ = self.send_waiting();
@@ -191,7 +207,7 @@ impl Link {
 
     /// Adds the question to the queue when there is room, and returns whether it has done so: not
     /// if the process is gone, as another one has other descriptors of these numbers.
-    fn push_close(&self, epoch: u32) -> bool {
+    fn push_close(self: &Arc<Self>, epoch: u32) -> bool {
         loop {
             let mut state = self.state.lock();
             if state.machine.ready() != Some(epoch) || self.setup.is_closed() {
@@ -201,10 +217,15 @@ impl Link {
                 return true;
             }
             drop(state);
-            // A worker is not killed.
+            // Tasks that were killed may have left what fills the queue, and this is the worker
+            // that sends it. A worker is not killed.
+            let _ = self.send_waiting();
+            self.kick();
             let _ = self.changed.wait_until_killable(|| {
                 let state = self.state.lock();
-                !state.queue.is_full() || state.machine.ready() != Some(epoch)
+                !state.queue.is_full()
+                    || state.machine.ready() != Some(epoch)
+                    || state.conversation.is_behind(state.queue.len())
             });
         }
     }

@@ -9,7 +9,10 @@ use kernel::{
 };
 
 use super::Link;
-use crate::net::call::Call;
+use crate::{
+    net::call::Call,
+    proto::conversation::Receiver, //
+};
 
 /// What a task does that waits for its answer.
 impl Link {
@@ -41,12 +44,13 @@ impl Link {
     /// Returns whether the connection is there, and answers are under way.
     fn is_answering(&self) -> bool {
         let state = self.state.lock();
-        state.machine.ready().is_some() && state.sent != 0 && !state.is_condemned
+        state.machine.ready().is_some() && state.conversation.is_owed() && !state.is_condemned
     }
 
     /// Returns whether there is nothing to do for the worker.
     fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        state.queue.is_empty() && state.awaited == 0
+        let next = state.conversation.receiver(state.queue.len());
+        state.queue.is_empty() && next == Receiver::Rest && state.awaited == 0
     }
 }

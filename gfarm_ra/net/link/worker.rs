@@ -15,12 +15,12 @@ use net_ext::TcpStream;
 
 use super::{
     input::Input,
-    Link,
-    State, //
+    Link, //
 };
 use crate::{
     net::{
         call::{
+            Answered,
             Call,
             Step, //
         },
@@ -33,6 +33,7 @@ use crate::{
     },
     proto::{
         auth::AuthFailure,
+        conversation::Receiver,
         error::GfarmError,
         gfm::{
             Process,
@@ -90,8 +91,9 @@ impl Link {
             return false;
         }
         let is_wanted = !state.queue.is_empty() || state.awaited != 0;
-        let (phase, sent, pause_ms) = (state.machine.state(), state.sent, state.pause_ms);
+        let (phase, pause_ms) = (state.machine.state(), state.pause_ms);
         let is_condemned = state.is_condemned;
+        let next = state.conversation.receiver(state.queue.len());
         match phase {
             Phase::Down if is_wanted => {
                 let now_ms = self.setup.now_ms();
@@ -119,20 +121,20 @@ impl Link {
                 self.lose(self.setup.failure(gone));
                 true
             }
-            Phase::Ready if sent != 0 => {
+            Phase::Ready => {
                 drop(state);
-                if let Err(trouble) = self.receive(input) {
-                    self.receive_failed(trouble);
+                match next {
+                    Receiver::Receive => {
+                        if let Err(trouble) = self.receive(input) {
+                            self.receive_failed(trouble);
+                        }
+                    }
+                    Receiver::HaveSent => self.have_sent(),
+                    Receiver::Rest => {}
                 }
-                true
+                next == Receiver::Receive
             }
-            Phase::Ready if is_wanted && !state.queue.is_empty() => {
-                drop(state);
-                // A worker is not killed.
-                let _ = self.send_waiting();
-                true
-            }
-            Phase::Down | Phase::Ready | Phase::Closed => false,
+            Phase::Down | Phase::Closed => false,
         }
     }
 
@@ -160,7 +162,6 @@ impl Link {
         let now_ms = self.setup.now_ms();
         let mut state = self.state.lock();
         state.process = process;
-        state.sent = 0;
         state.machine.step(Event::Joined { now_ms });
         let was_lost = core::mem::take(&mut state.is_loss_logged);
         drop(state);
@@ -169,8 +170,6 @@ impl Link {
             pr_info!("gfmd {}: connected again\n", Shown(server));
         }
         self.changed.wake_all();
-        // A task that is killed here has not mounted.
-        let _ = self.send_waiting();
         Ok(())
     }
 
@@ -204,14 +203,14 @@ impl Link {
     }
 
     /// The answer to the first call cannot be received.
-    pub(super) fn receive_failed(&self, trouble: Trouble) {
+    pub(super) fn receive_failed(self: &Arc<Self>, trouble: Trouble) {
         // Asked again, the server would answer the same.
         let is_malformed = matches!(trouble.fault, Fault::Malformed(_));
         let first = is_malformed.then(|| self.take_first()).flatten();
         self.lose(self.setup.failure(trouble.fault));
         // Not before: what its task asks next may not fail with what waits now.
         if let Some(call) = first {
-            call.finish(Err(trouble), 0);
+            call.finish(Answered::failed(trouble));
         }
     }
 
@@ -250,8 +249,10 @@ impl Link {
         if let Some(fault) = result.err().filter(moved) {
             return Err(Trouble::of(fault));
         }
-        drop_first(&mut state);
-        let is_asked = state.sent != 0;
+        // Also drops the reference of the queue: this is another one.
+        drop(state.queue.pop());
+        let given = state.conversation.answered(Answered::of(epoch));
+        let is_asked = state.conversation.is_owed();
         drop(state);
         if is_full(result) {
             self.descriptors.lower();
@@ -259,9 +260,9 @@ impl Link {
         let us = self.setup.now_us().saturating_sub(call.asked_us());
         let result = result.map_err(|fault| fault.errno().into());
         self.setup.stats.answered(call.kind().request(), us, result);
-        call.finish(Ok(()), epoch);
+        // If not, who sends the rest of the question gives it back.
+        self.give_back(given.map(|answered| (call, answered)));
         self.changed.wake_all();
-        self.close_orphan(&call);
         // They would be taken for the answer to the next question, and each answer for another.
         if !is_asked && !input.unread().is_empty() {
             return Err(Trouble::of(Fault::malformed("end of the answer")));
@@ -282,7 +283,7 @@ impl Link {
     }
 
     /// The connection, or an attempt, has failed: tells the machine, and does what it decides.
-    pub(super) fn lose(&self, failure: Failure) {
+    pub(super) fn lose(self: &Arc<Self>, failure: Failure) {
         let (fault, timeout_ms) = (failure.fault, failure.timeout_ms);
         let socket = self.state.lock().socket.clone();
         if let Some(socket) = socket {
@@ -299,8 +300,7 @@ impl Link {
         }
         let socket = state.socket.take();
         let first = state.queue.get(0).cloned();
-        let again = core::mem::replace(&mut state.sent, 0);
-        let begun = state.begun.take();
+        let (again, answered) = state.conversation.lost();
         state.is_condemned = false;
         let effect = state.machine.step(Event::Failed {
             fault,
@@ -314,7 +314,7 @@ impl Link {
         state.is_loss_logged |= was_ready;
         let epoch = state.machine.epoch();
         drop(state);
-        drop((socket, begun));
+        drop(socket);
         if let Some(call) = first {
             call.restart();
         }
@@ -330,6 +330,8 @@ impl Link {
             }
             self.fail_all(errno.into());
         }
+        // Not before: what its task asks next may not fail with what waits now.
+        self.give_back(answered);
     }
 
     /// Drops the calls that no task waits for: another process need not answer them.
@@ -340,37 +342,36 @@ impl Link {
             let Some(call) = moot else {
                 return;
             };
-            call.finish(Ok(()), 0);
+            call.finish(Answered::MOOT);
         }
     }
 
     /// Takes the call whose answer was being received, if there is one, out of the queue.
     fn take_first(&self) -> Option<Arc<Call>> {
         let mut state = self.state.lock();
-        state.sent = state.sent.checked_sub(1)?;
-        state.queue.pop()
+        let is_owed = state.conversation.dropped();
+        is_owed.then(|| state.queue.pop()).flatten()
     }
 
     /// Fails all that waits.
-    pub(super) fn fail_all(&self, error: Error) {
+    pub(super) fn fail_all(self: &Arc<Self>, error: Error) {
         let mut state = self.state.lock();
         state.given_up = state.given_up.wrapping_add(1);
         state.reason = error;
-        state.sent = 0;
-        let begun = state.begun.take();
+        let (_, answered) = state.conversation.lost();
         drop(state);
-        drop(begun);
         loop {
             let Some(call) = self.state.lock().queue.pop() else {
                 break;
             };
-            call.finish(Err(error.into()), 0);
+            call.finish(Answered::failed(error.into()));
         }
+        self.give_back(answered);
         self.changed.wake_all();
     }
 
     /// Ends the connection and fails all that waits, at once.
-    pub(super) fn give_up(&self) {
+    pub(super) fn give_up(self: &Arc<Self>) {
         self.lose(Failure {
             timeout_ms: 0,
             ..self.setup.failure(Fault::Disconnected)
@@ -418,11 +419,4 @@ fn loss(fault: Fault) -> &'static str {
 /// Returns whether gfmd has answered that its process has no room for another descriptor.
 fn is_full(result: Result<(), Fault>) -> bool {
     result == Err(Fault::Server(GfarmError::TOO_MANY_OPEN_FILES))
-}
-
-/// Removes the first call, which was sent.
-fn drop_first(state: &mut State) {
-    // Also drops the reference of the queue: the caller has another one.
-    drop(state.queue.pop());
-    state.sent = state.sent.saturating_sub(1);
 }

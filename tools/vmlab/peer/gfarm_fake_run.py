@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from errno import errorcode
 
 import gfarm_fake as fake
@@ -216,10 +216,11 @@ def killed(judge: Judge, _seed: int) -> None:
                              took, lines)
         judge.report("descriptors of killed tasks", all_closed(world), 0, [])
     killed_askers(judge)
+    asked_anew(judge)
 
 
 ASKERS, NAME_DIGITS, DIE_SECONDS = 100, 240, 5.0
-SEND_MEMORY = "/proc/sys/net/ipv4/tcp_wmem"
+MEMORY = ("/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_rmem")
 
 
 def unsent() -> int:
@@ -235,42 +236,92 @@ def asker(number: int) -> int:
     if not pid:
         with suppress(OSError):
             os.stat(f"{AT}/f{0x900000 + number:0{NAME_DIGITS}}")
-        os._exit(0)
+            os._exit(0)
+        os._exit(1)
     return pid
+
+
+def kill_all(tasks: list[int]) -> None:
+    """Kills those of some processes that are there still."""
+    for pid in tasks:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def little_memory(*paths: str) -> Iterator[None]:
+    """Connections that begin in the body keep few bytes."""
+    before = {}
+    for path in paths:
+        with open(path, encoding="ascii") as file:
+            before[path] = file.read()
+    try:
+        for path in paths:
+            with open(path, "w", encoding="ascii") as file:
+                file.write("4096 4096 4096")
+        yield
+    finally:
+        for path, told in before.items():
+            with open(path, "w", encoding="ascii") as file:
+                file.write(told)
 
 
 def killed_askers(judge: Judge) -> None:
     """gfmd takes nothing any more: a task is killed that has sent a part of its question, and so are those behind it.
     Later gfmd gets the rest, and the connection stays."""
     world = judge.world
-    with open(SEND_MEMORY, encoding="ascii") as file:
-        before = file.read()
-    with open(SEND_MEMORY, "w", encoding="ascii") as file:
-        file.write("4096 4096 4096")
     world.gfmd.hold_little()
-    try:
-        with mounted("connect_timeout=20,receive_timeout=60,reconnect_timeout=20"):
-            judge.honest("honest servers")
-            logins = world.processes
-            world.gfmd.freeze()
-            tasks = [asker(number) for number in range(ASKERS)]
-            time.sleep(HALVES_SECONDS)
-            left, began = unsent(), time.monotonic()
-            for pid in tasks:
-                os.kill(pid, signal.SIGKILL)
-            for pid in tasks:
-                os.waitpid(pid, 0)
-            took = time.monotonic() - began
-            world.gfmd.thaw()
-            found, lines = judge.user.does("stat"), judge.log.lines()
-            wrong = ["" if left else "gfmd has taken all",
-                     "" if took < DIE_SECONDS else f"they died after {took:.1f} s",
-                     found and f"then: {found}", "; ".join(lines),
-                     "" if world.processes == logins else "gfmd was connected again"]
-            judge.report("in the middle of a question", "; ".join(text for text in wrong if text), took, lines)
-    finally:
-        with open(SEND_MEMORY, "w", encoding="ascii") as file:
-            file.write(before)
+    with little_memory(MEMORY[0]), mounted("connect_timeout=20,receive_timeout=60,reconnect_timeout=20"):
+        judge.honest("honest servers")
+        logins = world.processes
+        world.gfmd.freeze()
+        tasks = [asker(number) for number in range(ASKERS)]
+        time.sleep(HALVES_SECONDS)
+        left, began = unsent(), time.monotonic()
+        for pid in tasks:
+            os.kill(pid, signal.SIGKILL)
+        for pid in tasks:
+            os.waitpid(pid, 0)
+        took = time.monotonic() - began
+        world.gfmd.thaw()
+        found, lines = judge.user.does("stat"), judge.log.lines()
+        wrong = ["" if left else "gfmd has taken all",
+                 "" if took < DIE_SECONDS else f"they died after {took:.1f} s",
+                 found and f"then: {found}", "; ".join(lines),
+                 "" if world.processes == logins else "gfmd was connected again"]
+        judge.report("in the middle of a question", "; ".join(text for text in wrong if text), took, lines)
+
+
+ANEW_SECONDS = 6
+
+
+def asked_anew(judge: Judge) -> None:
+    """gfmd is lost while many tasks wait for it. The next process gets all their questions at once, and takes no more
+    while its answers are not taken: it is not lost, and they are answered."""
+    world = judge.world
+    options = f"connect_timeout=20,receive_timeout={ANEW_SECONDS},reconnect_timeout=60"
+    with little_memory(*MEMORY), mounted(options):
+        world.script.arm("gfmd.attributes", lies.change("user", wire.text(b"u" * 255)))
+        logins = world.processes
+        world.gfmd.freeze()
+        tasks = [asker(number) for number in range(ASKERS)]
+        time.sleep(1)
+        world.end_processes()
+        time.sleep(1)
+        began = time.monotonic()
+        world.gfmd.thaw()
+        # Without end if gfmd is given up for its silence, and asked all of it anew.
+        stop = threading.Timer(2 * ANEW_SECONDS, kill_all, (tasks,))
+        stop.start()
+        failed = sum(os.waitpid(pid, 0)[1] != 0 for pid in tasks)
+        stop.cancel()
+        took = time.monotonic() - began
+        world.script.disarm()
+        again = world.processes - logins
+        wrong = [f"{failed} of {ASKERS} failed" if failed else "",
+                 "" if took < ANEW_SECONDS else f"they were answered after {took:.1f} s",
+                 "" if again == 1 else f"gfmd was connected again {again} times"]
+        judge.report("asked anew", "; ".join(text for text in wrong if text), took, judge.log.lines())
 
 
 def interrupted(judge: Judge) -> None:

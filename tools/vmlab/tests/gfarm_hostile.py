@@ -86,7 +86,7 @@ def test_answers_that_are_changed_at_random(vm: Lab) -> None:
 def test_a_task_that_is_killed_in_the_middle_of_an_answer(vm: Lab) -> None:
     """It ends at once, also in the middle of its question. The others get their answers by the same connection, which
     is not made anew."""
-    check(vm, "killed", 13)
+    check(vm, "killed", 14)
 
 
 @needs(machines=1, timeout=240, waits=True)

@@ -5,6 +5,7 @@
 mod auth;
 mod cache;
 mod compound;
+mod conversation;
 mod descriptors;
 mod errors;
 mod golden;

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Two tasks that ask, the worker that receives, the one that closes descriptors, a gfmd, and a
+//! connection that holds little: each step that one of them can make.
+//!
+//! The steps are those of the driver between two moments at which it has its lock.
+
+use proto::gfarm::conversation::{
+    Conversation,
+    Receiver, //
+};
+
+use super::Rules;
+
+const TASKS: usize = 2;
+/// The call of who closes descriptors, which is behind those of the tasks.
+const CLOSING: u8 = TASKS as u8;
+const CALLS: usize = TASKS + 1;
+/// The parts of a question.
+const PARTS: usize = 2;
+/// The places of the queue. One part is on its way to gfmd at a time, and one answer back.
+const QUEUED_MAX: usize = 2;
+
+/// Who does something: a task, or one of the workers.
+type Who = u8;
+const WORKER: Who = 10;
+const CLOSER: Who = 11;
+
+/// A question as it was written: the call, and how often that was asked.
+type Written = (u8, u8);
+
+/// What somebody does who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sending {
+    /// Waits for its turn.
+    Waits,
+    /// Sends a question, of which gfmd was sent so many parts.
+    Sends(u8, usize),
+    /// It has sent all there was.
+    Done,
+}
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Task {
+    /// Asks so many times more.
+    Asks,
+    Sends(Sending),
+    Leads,
+    /// Is woken when its call is given back.
+    Waits,
+    /// It is answered.
+    Over,
+    Killed,
+}
+
+/// What the worker that receives does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Worker {
+    Rests,
+    Works,
+    /// Sends, with the right to receive: what it may not do.
+    Sends(Sending),
+}
+
+/// What the worker does that closes descriptors, and sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Closer {
+    Rests,
+    /// Sends first.
+    Sends(Sending),
+    /// Waits for room in the queue.
+    Pushes,
+    /// Sends what fills the queue.
+    MakesRoom(Sending),
+    /// Sends its question.
+    Asks(Sending),
+    Waits,
+}
+
+/// What gfmd is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Server {
+    /// The question that it has a part of, and how many.
+    reads: Option<(Written, usize)>,
+    has_refused: bool,
+    /// An answer that was not taken: it does not read.
+    tells: Option<Written>,
+}
+
+impl Server {
+    const NEW: Self = Self {
+        reads: None,
+        has_refused: false,
+        tells: None,
+    };
+}
+
+/// All there is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    queue: Vec<u8>,
+    conversation: Conversation<u8, ()>,
+    /// How often each call was asked, and whether it is given back.
+    written: [u8; CALLS],
+    is_done: [bool; CALLS],
+    turn: Option<Who>,
+    input: Option<Who>,
+    tasks: [Task; TASKS],
+    worker: Worker,
+    is_kicked: bool,
+    closer: Closer,
+    is_closer_kicked: bool,
+    /// The number of descriptors that are to be closed.
+    closes: u8,
+    kills: u8,
+    losses: u8,
+    is_ready: bool,
+    /// The socket is good.
+    is_alive: bool,
+    part: Option<(Written, usize)>,
+    server: Server,
+    pub(crate) out_of_step: Option<&'static str>,
+}
+
+impl World {
+    pub(crate) const NEW: Self = Self {
+        queue: Vec::new(),
+        conversation: Conversation::NEW,
+        written: [0; CALLS],
+        is_done: [true; CALLS],
+        turn: None,
+        input: None,
+        tasks: [Task::Asks; TASKS],
+        worker: Worker::Rests,
+        is_kicked: false,
+        closer: Closer::Rests,
+        is_closer_kicked: false,
+        closes: 0,
+        kills: 0,
+        losses: 0,
+        is_ready: true,
+        is_alive: true,
+        part: None,
+        server: Server::NEW,
+        out_of_step: None,
+    };
+
+    /// Returns whether everybody has what they wanted.
+    pub(crate) fn is_over(&self) -> bool {
+        let is_over = |task: &Task| matches!(task, Task::Over | Task::Killed);
+        self.tasks.iter().all(is_over) && self.closes == 0 && self.closer == Closer::Rests
+    }
+
+    /// Returns what can be next.
+    pub(crate) fn nexts(&self, rules: Rules) -> Vec<Self> {
+        let mut nexts = Vec::new();
+        for who in 0..TASKS {
+            nexts.extend(self.task(who, rules));
+        }
+        nexts.extend(self.worker(rules));
+        nexts.extend(self.closer(rules));
+        nexts.extend(self.server());
+        if self.losses < rules.losses && self.is_ready && self.is_alive {
+            nexts.extend(self.with(|next| {
+                next.losses += 1;
+                next.is_alive = false;
+            }));
+        }
+        nexts
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Self)) -> Option<Self> {
+        let mut next = self.clone();
+        change(&mut next);
+        (next != *self).then_some(next)
+    }
+
+    /// Begins with descriptors that are to be closed, or none.
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self {
+            closes: rules.closes,
+            is_closer_kicked: rules.closes != 0,
+            ..Self::NEW
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let next = self.conversation.receiver(self.queue.len());
+        self.queue.is_empty() && next == Receiver::Rest
+    }
+
+    fn is_behind(&self) -> bool {
+        self.conversation.is_behind(self.queue.len())
+    }
+
+    fn give_back(&mut self, call: u8) {
+        self.is_done[usize::from(call)] = true;
+    }
+
+    /// Who has the turn looks for what is next.
+    fn look(&mut self, who: Who) -> Sending {
+        let queue = &self.queue;
+        let found = match self.is_ready {
+            true => self.conversation.next(|at| queue.get(at).copied()),
+            false => None,
+        };
+        self.turn = found.map(|_| who);
+        found.map_or(Sending::Done, |next| {
+            Sending::Sends(next.question, next.bytes)
+        })
+    }
+
+    /// A step of who sends; `None` if there is none.
+    fn sending(&self, who: Who, sending: Sending, rules: Rules) -> Option<(Self, Sending)> {
+        let mut next = self.clone();
+        let then = match sending {
+            Sending::Waits if self.turn.is_none() => next.look(who),
+            Sending::Waits | Sending::Done => return None,
+            Sending::Sends(..) if !self.is_alive => {
+                if rules.sender_tells_of_the_end {
+                    next.conversation.broken();
+                }
+                next.turn = None;
+                Sending::Done
+            }
+            Sending::Sends(_, PARTS) => {
+                if let Some((call, ())) = next.conversation.sent() {
+                    next.give_back(call);
+                }
+                next.look(who)
+            }
+            Sending::Sends(call, sent) if self.part.is_none() => {
+                next.part = Some(((call, self.written[usize::from(call)]), sent));
+                Sending::Sends(call, sent + 1)
+            }
+            Sending::Sends(..) => {
+                if !rules.sender_has_answers_taken || self.is_kicked {
+                    return None;
+                }
+                // It has to wait.
+                next.is_kicked = true;
+                sending
+            }
+        };
+        Some((next, then))
+    }
+
+    /// A task is killed while it waits.
+    fn killed(&self, who: usize, rules: Rules) -> Option<Self> {
+        if self.kills >= rules.kills {
+            return None;
+        }
+        self.with(|next| {
+            match self.tasks[who] {
+                Task::Sends(Sending::Waits) => {}
+                Task::Sends(Sending::Sends(_, sent)) if self.part.is_some() => {
+                    next.conversation.left(sent);
+                    next.turn = None;
+                }
+                Task::Leads => next.input = None,
+                Task::Waits => {}
+                _ => return,
+            }
+            next.kills += 1;
+            next.tasks[who] = Task::Killed;
+            next.is_closer_kicked = true;
+            next.is_kicked = true;
+        })
+    }
+
+    fn task(&self, who: usize, rules: Rules) -> Vec<Self> {
+        let mut nexts: Vec<Self> = self.killed(who, rules).into_iter().collect();
+        let call = who as u8;
+        nexts.extend(match self.tasks[who] {
+            Task::Asks if self.queue.len() < QUEUED_MAX => self.with(|next| {
+                next.written[who] += 1;
+                next.is_done[who] = false;
+                next.queue.push(call);
+                next.tasks[who] = Task::Sends(Sending::Waits);
+            }),
+            Task::Sends(sending) => {
+                let step = self.sending(call, sending, rules);
+                step.map(|(mut next, sending)| {
+                    next.tasks[who] = match (sending, self.input) {
+                        (Sending::Done, None) => {
+                            next.input = Some(call);
+                            Task::Leads
+                        }
+                        (Sending::Done, Some(_)) => {
+                            next.is_kicked = true;
+                            Task::Waits
+                        }
+                        _ => Task::Sends(sending),
+                    };
+                    next
+                })
+            }
+            Task::Leads if !self.is_done[who] && self.is_ready && self.conversation.is_owed() => {
+                self.received(rules)
+            }
+            Task::Leads => self.with(|next| {
+                next.input = None;
+                next.is_kicked |= !self.is_idle();
+                next.tasks[who] = Task::Waits;
+            }),
+            Task::Waits if self.is_done[who] => self.with(|next| {
+                // The first one asks twice.
+                let is_over = who != 0 || self.written[who] == rules.asks;
+                next.tasks[who] = if is_over { Task::Over } else { Task::Asks };
+            }),
+            Task::Asks | Task::Waits | Task::Over | Task::Killed => None,
+        });
+        nexts
+    }
+
+    /// Who receives takes an answer, or loses the connection.
+    fn received(&self, rules: Rules) -> Option<Self> {
+        if !self.is_alive {
+            return self.lost();
+        }
+        let told = self.server.tells?;
+        self.with(|next| {
+            next.server.tells = None;
+            let first = next.queue.remove(0);
+            if told != (first, self.written[usize::from(first)]) {
+                next.out_of_step = Some("the answer to another question");
+            }
+            let given = next.conversation.answered(());
+            if given.is_some() || !rules.given_back_when_whole {
+                next.give_back(first);
+            }
+        })
+    }
+
+    /// The connection is lost, when nobody sends. What nobody waits for is dropped.
+    fn lost(&self) -> Option<Self> {
+        if self.turn.is_some() {
+            return None;
+        }
+        self.with(|next| {
+            next.is_ready = false;
+            let (_, given) = next.conversation.lost();
+            if let Some((call, ())) = given {
+                next.give_back(call);
+            }
+            let task = |call: &u8| self.tasks.get(usize::from(*call));
+            let is_moot = |call: &u8| task(call).is_none_or(|task| *task == Task::Killed);
+            next.queue.retain(|call| !is_moot(call));
+            let moot = self.queue.iter().filter(|call| is_moot(call));
+            moot.for_each(|call| next.give_back(*call));
+        })
+    }
+
+    fn connected(&mut self) {
+        (self.is_ready, self.is_alive) = (true, true);
+        self.part = None;
+        self.server = Server::NEW;
+    }
+
+    fn worker(&self, rules: Rules) -> Option<Self> {
+        match self.worker {
+            Worker::Rests if self.is_kicked => self.with(|next| {
+                next.is_kicked = false;
+                if self.input.is_none() {
+                    (next.input, next.worker) = (Some(WORKER), Worker::Works);
+                }
+            }),
+            Worker::Rests => None,
+            Worker::Works if !self.is_ready && !self.queue.is_empty() => self.with(|next| {
+                next.connected();
+                if !rules.receiver_does_not_send {
+                    next.worker = Worker::Sends(Sending::Waits);
+                }
+            }),
+            Worker::Works => match self.conversation.receiver(self.queue.len()) {
+                Receiver::Receive if self.is_ready => self.received(rules),
+                Receiver::HaveSent if !rules.receiver_does_not_send => {
+                    self.with(|next| next.worker = Worker::Sends(Sending::Waits))
+                }
+                does => self.with(|next| {
+                    next.is_closer_kicked |= does == Receiver::HaveSent;
+                    next.input = None;
+                    next.worker = Worker::Rests;
+                }),
+            },
+            Worker::Sends(sending) => {
+                let (mut next, sending) = self.sending(WORKER, sending, rules)?;
+                next.worker = match sending {
+                    Sending::Done => Worker::Works,
+                    _ => Worker::Sends(sending),
+                };
+                Some(next)
+            }
+        }
+    }
+
+    fn closer(&self, rules: Rules) -> Option<Self> {
+        let step = |sending, to: fn(Sending) -> Closer, then| {
+            let (mut next, sending) = self.sending(CLOSER, sending, rules)?;
+            next.closer = to(sending);
+            if sending == Sending::Done {
+                (next.is_kicked, next.closer) = (true, then);
+            }
+            Some(next)
+        };
+        let to = |closer| self.with(|next| next.closer = closer);
+        match self.closer {
+            Closer::Rests if self.is_closer_kicked => self.with(|next| {
+                next.is_closer_kicked = false;
+                next.closer = match (self.is_behind(), self.closes) {
+                    (true, _) => Closer::Sends(Sending::Waits),
+                    (false, 0) => Closer::Rests,
+                    (false, _) => Closer::Pushes,
+                };
+            }),
+            Closer::Rests => None,
+            Closer::Sends(sending) => match self.closes {
+                0 => step(sending, Closer::Sends, Closer::Rests),
+                _ => step(sending, Closer::Sends, Closer::Pushes),
+            },
+            // The end of the process has closed it.
+            Closer::Pushes if self.losses != 0 => {
+                self.with(|next| (next.closes, next.closer) = (0, Closer::Rests))
+            }
+            Closer::Pushes if self.queue.len() < QUEUED_MAX => self.with(|next| {
+                next.queue.push(CLOSING);
+                next.written[usize::from(CLOSING)] += 1;
+                next.is_done[usize::from(CLOSING)] = false;
+                next.closer = Closer::Asks(Sending::Waits);
+            }),
+            Closer::Pushes if rules.closer_makes_room && self.is_behind() => {
+                to(Closer::MakesRoom(Sending::Waits))
+            }
+            Closer::Pushes => None,
+            Closer::MakesRoom(sending) => step(sending, Closer::MakesRoom, Closer::Pushes),
+            Closer::Asks(sending) => step(sending, Closer::Asks, Closer::Waits),
+            // Another one is closed then.
+            Closer::Waits if self.is_done[usize::from(CLOSING)] => self.with(|next| {
+                next.closes -= 1;
+                let is_last = next.closes == 0;
+                next.closer = [Closer::Pushes, Closer::Rests][usize::from(is_last)];
+            }),
+            Closer::Waits => None,
+        }
+    }
+
+    /// gfmd reads a part, refuses what it belongs to or not, and answers.
+    fn server(&self) -> Vec<Self> {
+        let Some((written, part)) = self
+            .part
+            .filter(|_| self.is_ready && self.is_alive && self.server.tells.is_none())
+        else {
+            return Vec::new();
+        };
+        let read = |refuses: bool| {
+            self.with(|next| {
+                next.part = None;
+                let expected = match self.server.reads {
+                    Some((reads, parts)) => reads == written && parts == part,
+                    None => part == 0,
+                };
+                if !expected {
+                    next.out_of_step = Some("a part of another question");
+                }
+                let server = &mut next.server;
+                let is_last = part + 1 == PARTS;
+                if refuses || (is_last && !server.has_refused) {
+                    server.tells = Some(written);
+                }
+                server.has_refused = (refuses || server.has_refused) && !is_last;
+                server.reads = (!is_last).then_some((written, part + 1));
+            })
+        };
+        let may_refuse = !self.server.has_refused && part + 1 != PARTS;
+        let refused = may_refuse.then(|| read(true)).flatten();
+        read(false).into_iter().chain(refused).collect()
+    }
+}
