@@ -28,6 +28,7 @@ use kernel_ext::{
 
 use super::setup::Trouble;
 use crate::proto::{
+    closing::Fds,
     gfm::Fd,
     identity::Asked,
     name::Path,
@@ -225,6 +226,16 @@ impl Call {
     /// Returns whether the call is not under way.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_done()
+    }
+
+    /// Returns the descriptors that gfmd was asked to close, and has not looked at: they stand
+    /// behind one that it has refused.
+    pub(super) fn left_open(&self) -> Fds {
+        let state = self.state.lock();
+        match (state.kind, state.progress) {
+            (Kind::Close(fds), Some(answer)) => fds.last(answer.left_open()),
+            _ => Fds::NONE,
+        }
     }
 
     /// The answer is complete, or will not come.

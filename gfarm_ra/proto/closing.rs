@@ -70,6 +70,16 @@ impl Fds {
         }
     }
 
+    /// Returns the last ones, at most so many.
+    pub fn last(&self, count: usize) -> Self {
+        let mut last = Self::NONE;
+        for fd in self.iter().skip(self.len.saturating_sub(count)) {
+            // There is room for as many as there are here.
+            let _ = last.push(fd);
+        }
+        last
+    }
+
     /// Iterates over them in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = Fd> + '_ {
         self.places.iter().flatten().copied()

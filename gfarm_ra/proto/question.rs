@@ -287,6 +287,16 @@ impl Answer {
         matches!(self.stage, Stage::Over)
     }
 
+    /// Returns how many descriptors gfmd has not looked at that it was asked to close, after an
+    /// error: those behind the one that it has refused.
+    pub const fn left_open(&self) -> usize {
+        match self.stage {
+            // The statuses of the one that was refused are among them, or one of the two.
+            Stage::Closing { left } => left.saturating_sub(1) / 2,
+            _ => 0,
+        }
+    }
+
     /// Returns whether `error`, which came for the next part, means that the object, or a directory
     /// on the way, is not where it was: its names have to be looked up again. `NO_SUCH_FILE` for
     /// the name of the object itself is not such an error.

@@ -185,24 +185,33 @@ impl Link {
         }
     }
 
-    /// Has gfmd close descriptors, and waits for its answer, or the end of their process. Sleeps.
+    /// Has gfmd close descriptors, and waits for its answer, or the end of their process. gfmd does
+    /// not look at those behind one that it refuses, so it is asked again about them. Sleeps.
     fn close(self: &Arc<Self>, batch: &Batch) {
+        let mut fds = batch.fds;
+        while !fds.is_empty() {
+            fds = self.close_some(fds, batch.epoch);
+        }
+    }
+
+    /// Asks once, and returns those that may be open still: fewer. Sleeps.
+    fn close_some(self: &Arc<Self>, fds: Fds, epoch: u32) -> Fds {
         let call = &self.closing;
-        if call
-            .begin(Kind::Close(batch.fds), self.setup.now_us())
-            .is_err()
-        {
+        if call.begin(Kind::Close(fds), self.setup.now_us()).is_err() {
             call.finish(Answered::MOOT);
-            return self.condemn(batch.epoch);
+            self.condemn(epoch);
+            return Fds::NONE;
         }
         call.abandon();
-        if !self.push_close(batch.epoch) {
-            return call.finish(Answered::MOOT);
+        if !self.push_close(epoch) {
+            call.finish(Answered::MOOT);
+            return Fds::NONE;
         }
         // A worker is not killed.
         let _ = self.send_waiting();
         self.kick();
         let _ = call.wait();
+        call.left_open()
     }
 
     /// Adds the question to the queue when there is room, and returns whether it has done so: not

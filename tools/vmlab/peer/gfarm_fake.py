@@ -191,10 +191,11 @@ class World:
                 stream.u32()
             elif command == wire.PUT_FD:
                 put = stream.u32()
+                error = 0 if put in self._files else wire.BAD_FD
                 node = self._files.get(put, wire.ROOT)
             elif command == wire.CLOSE_FD:
-                # Others are those of directories.
-                self._files.pop(put, None)
+                if not failed:
+                    self._files.pop(put, None)
             elif command == wire.OPEN:
                 name = stream.text().decode(errors="replace")
                 stream.u32()
@@ -244,6 +245,12 @@ class World:
         for load, name in enumerate(GFSDS):
             fields += wire.host(name.encode(), GFSD_PORT, load * 4096)
         return fields
+
+    def forget(self, step: int) -> None:
+        """Closes each so many-th descriptor, and does not say so."""
+        with self._lock:
+            for fd in sorted(self._files)[::step]:
+                del self._files[fd]
 
     def end_processes(self) -> None:
         """Ends the connections of gfmd; descriptors end with them."""

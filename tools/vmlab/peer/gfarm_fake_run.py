@@ -370,7 +370,26 @@ def closed(judge: Judge, _seed: int) -> None:
                  f"{world.most} were open at a time" if world.most > CLOSED_FILES else "",
                  "" if world.processes == 1 else "gfmd was connected again"]
         judge.report("closed files", "; ".join(text for text in wrong if text), 0, judge.log.lines())
+    refused_closes(judge)
     interrupted(judge)
+
+
+FORGOTTEN_FILES, FORGOTTEN_STEP = 16, 3
+
+
+def refused_closes(judge: Judge) -> None:
+    """gfmd knows some of the descriptors no more that it is to close together: it closes those behind them."""
+    world, user = judge.world, judge.user
+    with mounted("connect_timeout=20,receive_timeout=20,reconnect_timeout=20"):
+        logins = world.processes
+        files = [os.open(user.path("f"), os.O_RDONLY) for _file in range(FORGOTTEN_FILES)]
+        world.forget(FORGOTTEN_STEP)
+        left = world.descriptors
+        for file in files:
+            os.close(file)
+        wrong = ["" if left == FORGOTTEN_FILES * 2 // FORGOTTEN_STEP else f"{left} descriptors were left",
+                 all_closed(world), "" if world.processes == logins else "gfmd was connected again"]
+        judge.report("refused closes", "; ".join(text for text in wrong if text), 0, judge.log.lines())
 
 
 PROGRAMS: dict[str, Callable[[Judge, int], None]] = {"boundaries": boundaries, "random": at_random, "many": many,

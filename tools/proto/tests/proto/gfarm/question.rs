@@ -303,6 +303,32 @@ fn descriptors_are_closed_together() {
 }
 
 #[test]
+fn those_behind_a_refused_close_are_asked_for_again() {
+    let numbers: Vec<u32> = (0..FDS_MAX as u32).collect();
+    let Kind::Close(all) = closing(&numbers) else {
+        panic!();
+    };
+    let asks = question(Kind::Close(all), "");
+    // The status that is an error: of the begin, of the two of each, and of the end.
+    for refused in 0..2 * FDS_MAX + 2 {
+        let told = (0..refused).fold(Told::new(), |told, _| told.done());
+        let told = told.add(|to| to.u32(9)).0;
+        let mut from = Decoder::new(&told);
+        let mut answer = Answer::new(&asks);
+        while answer.part(&asks, &mut from).is_ok() {}
+        let left = all.last(answer.left_open());
+        let behind = match refused {
+            0 => FDS_MAX,
+            _ => (refused - 1) / 2 + 1,
+        };
+        let expected = numbers.get(behind..).unwrap_or_default();
+        assert!(left.iter().map(Fd::get).eq(expected.iter().copied()));
+        assert!(left.len() < all.len());
+    }
+    assert_eq!(all.last(FDS_MAX + 1), all);
+}
+
+#[test]
 fn space_that_was_freed_twice_is_free() {
     let told = Told::new().done().add(|to| {
         to.i64(-5_134_932);
