@@ -372,6 +372,7 @@ def closed(judge: Judge, _seed: int) -> None:
         judge.report("closed files", "; ".join(text for text in wrong if text), 0, judge.log.lines())
     refused_closes(judge)
     interrupted(judge)
+    interrupted_opens(judge)
 
 
 FORGOTTEN_FILES, FORGOTTEN_STEP = 16, 3
@@ -390,6 +391,41 @@ def refused_closes(judge: Judge) -> None:
         wrong = ["" if left == FORGOTTEN_FILES * 2 // FORGOTTEN_STEP else f"{left} descriptors were left",
                  all_closed(world), "" if world.processes == logins else "gfmd was connected again"]
         judge.report("refused closes", "; ".join(text for text in wrong if text), 0, judge.log.lines())
+
+
+FEW_FILES, SOON_SECONDS = 16, 0.9
+
+
+def interrupted_opens(judge: Judge) -> None:
+    """Files are closed, gfmd is silent, and another one waits for their descriptors: umount -f ends that, with EIO."""
+    world, user, said = judge.world, judge.user, list[str]()
+    with mounted(f"connect_timeout=20,receive_timeout=60,reconnect_timeout=60,open_files={FEW_FILES}"):
+        at = os.open(AT, os.O_RDONLY | os.O_DIRECTORY)
+        files = [os.open(user.path("f"), os.O_RDONLY) for _file in range(FEW_FILES)]
+        wanted = user.path("f")
+        os.stat(wanted)
+        world.gfmd.freeze()
+        for file in files:
+            os.close(file)
+
+        def wait() -> None:
+            try:
+                os.close(os.open(wanted, os.O_RDONLY))
+                said.append("")
+            except OSError as error:
+                said.append(errorcode.get(error.errno or 0, str(error)))
+        task = threading.Thread(target=wait)
+        task.start()
+        time.sleep(1.5)     # longer than it waits where no descriptor is being closed
+        waited, began = not said, time.monotonic()
+        subprocess.run(["umount", "-f", AT], stderr=subprocess.DEVNULL, check=False)
+        task.join()
+        took = time.monotonic() - began
+        world.gfmd.thaw()
+        os.close(at)
+        wrong = ["" if waited else "it did not wait", "" if said == ["EIO"] else f"{said}, not EIO",
+                 "" if took < SOON_SECONDS else f"after {took:.1f} s"]
+        judge.report("umount -f in an open", "; ".join(text for text in wrong if text), took, judge.log.lines())
 
 
 PROGRAMS: dict[str, Callable[[Judge, int], None]] = {"boundaries": boundaries, "random": at_random, "many": many,
