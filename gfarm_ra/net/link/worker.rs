@@ -191,7 +191,11 @@ impl Link {
                 Ok(pid) => {
                     let taken = from.consumed();
                     input.take(taken);
-                    return Ok(Process { pid, key });
+                    // They would be taken for the answer to the first question.
+                    return match input.unread() {
+                        [] => Ok(Process { pid, key }),
+                        _ => Err(Trouble::of(Fault::malformed("end of the answer"))),
+                    };
                 }
                 Err(ReplyError::NeedMore(more)) => {
                     input.fill(socket, more, self.setup.left_ms(end_ms)?)?;

@@ -211,6 +211,9 @@ def names() -> list[Case]:
              lambda fields: [joined(fields), GETS_OLD / 3, u32(wire.ENOENT)], "stat again", ("", "ENOENT"), times=1,
              after=IS_BACK),
         gfmd("bytes behind an answer", behind(b"\xff" * 64), "end of the answer has", DONE),
+        # Taken for the answer to the first question they say that there is no such file.
+        Case("bytes behind a process", "gfmd.process", behind(OK + OK + u32(wire.ENOENT)), "stat anew", DONE, times=1,
+             after=IS_BACK),
         gfmd("random bytes", instead(random.Random(1).randbytes(400)), errors=("EIO", "ESTALE")),
         gfmd("a directory in itself", lambda fields: [joined([
             (name, {"inum": u64(2), "gen": u64(0), "mode": u32(0o40755)}.get(name, data)) for name, data in fields])],

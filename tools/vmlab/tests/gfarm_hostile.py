@@ -31,7 +31,7 @@ def check(lab: Lab, group: str, least: int, number: int = 0) -> None:
 @needs(machines=1, timeout=240, waits=True)
 def test_a_gfmd_that_lies_about_names(vm: Lab) -> None:
     """Lengths, counts, numbers, types, names, errors, directories without end: EIO mostly, and a line in the log."""
-    check(vm, "names", 39)
+    check(vm, "names", 40)
 
 
 @needs(machines=1, timeout=240, waits=True)
