@@ -83,14 +83,6 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// The answer is there.
-    pub(super) const fn of(epoch: u32) -> Self {
-        Self {
-            outcome: Ok(()),
-            epoch,
-        }
-    }
-
     /// No answer comes, and no task waits for one.
     pub(super) const MOOT: Self = Self {
         outcome: Ok(()),
@@ -111,6 +103,8 @@ struct State {
     kind: Kind,
     /// The bytes of the answer so far.
     answer: KVVec<u8>,
+    /// There was no memory for more of it.
+    is_short: bool,
     /// How much of the answer that connection has received which receives it.
     progress: Option<Answer>,
     outcome: Result<(), Trouble>,
@@ -134,6 +128,7 @@ impl Call {
             let state = State {
                 kind,
                 answer,
+                is_short: false,
                 progress: None,
                 outcome: Ok(()),
                 epoch: 0,
@@ -228,6 +223,17 @@ impl Call {
         self.done.is_done()
     }
 
+    /// Returns what a whole answer is for who has asked, and the descriptor that it has brought if
+    /// that one does not learn of it.
+    pub(super) fn answered(&self, epoch: u32) -> (Answered, Option<Fd>) {
+        let mut state = self.state.lock();
+        let (outcome, unknown) = match state.is_short {
+            true => (Err(Trouble::of(Fault::NO_MEMORY)), state.exported.take()),
+            false => (Ok(()), None),
+        };
+        (Answered { outcome, epoch }, unknown)
+    }
+
     /// Returns the descriptors that gfmd was asked to close, and has not looked at: they stand
     /// behind one that it has refused.
     pub(super) fn left_open(&self) -> Fds {
@@ -255,6 +261,7 @@ impl Call {
             Some(answer) => answer,
             None => {
                 state.answer.clear();
+                state.is_short = false;
                 state.exported = None;
                 Answer::new(&question)
             }
@@ -298,6 +305,19 @@ impl Call {
             self.state.lock().answer = bytes;
         }
         result
+    }
+}
+
+impl State {
+    /// Keeps bytes of the answer. Without memory none of it is kept any more: the rest is received
+    /// all the same, as those of others follow.
+    fn keep(&mut self, bytes: &[u8]) {
+        let kept = memory::without_io(|| self.answer.extend_from_slice(bytes, GFP_KERNEL));
+        self.is_short = kept.is_err();
+        if self.is_short && self.answer.capacity() > ANSWER_LEN {
+            // Others may lack it.
+            self.answer = KVVec::new();
+        }
     }
 }
 
@@ -366,13 +386,12 @@ impl Receiver<'_> {
             _ => {}
         }
         let state = &mut *self.call.state.lock();
-        if !self.call.is_abandoned() {
+        if !self.call.is_abandoned() && !state.is_short {
             let bytes = input.get(..taken).unwrap_or_default();
             if state.answer.len().saturating_add(taken) > ANSWER_LEN_MAX {
                 return Err(Trouble::of(Fault::malformed("length of the answer")));
             }
-            memory::without_io(|| state.answer.extend_from_slice(bytes, GFP_KERNEL))
-                .map_err(Error::from)?;
+            state.keep(bytes);
         }
         state.exported = exported.or(state.exported);
         state.progress = Some(self.answer);

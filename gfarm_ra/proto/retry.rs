@@ -29,6 +29,10 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// There is no memory here for an answer. It is received to its end, and the question is asked
+    /// again later, as if it was the server that had none: the connection is that of others, too.
+    pub const NO_MEMORY: Self = Self::Server(GfarmError::NO_MEMORY);
+
     /// Returns that a part of an answer, `field`, is not what a server sends.
     pub const fn malformed(field: &'static str) -> Self {
         Self::Malformed(Malformed::Value { field })

@@ -247,6 +247,7 @@ impl Link {
             }
         };
         let question = self.refused(&call, result);
+        let (answered, unknown) = call.answered(epoch);
         let mut state = self.state.lock();
         // The next process answers the question.
         let moved = |fault: &Fault| state.machine.gives_up(*fault, question);
@@ -255,7 +256,7 @@ impl Link {
         }
         // Also drops the reference of the queue: this is another one.
         drop(state.queue.pop());
-        let given = state.conversation.answered(Answered::of(epoch));
+        let given = state.conversation.answered(answered);
         let is_asked = state.conversation.is_owed();
         drop(state);
         if is_full(result) {
@@ -264,6 +265,9 @@ impl Link {
         let us = self.setup.now_us().saturating_sub(call.asked_us());
         let result = result.map_err(|fault| fault.errno().into());
         self.setup.stats.answered(call.kind().request(), us, result);
+        if let Some(fd) = unknown {
+            self.close_fd(fd, epoch, None);
+        }
         // If not, who sends the rest of the question gives it back.
         self.give_back(given.map(|answered| (call, answered)));
         self.changed.wake_all();

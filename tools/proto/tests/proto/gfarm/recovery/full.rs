@@ -31,6 +31,15 @@ fn asked(now_ms: u64) -> Refused {
 }
 
 #[test]
+fn an_answer_for_which_there_is_no_memory_costs_nobody_the_connection() {
+    let gfmd = ready();
+    assert!(!Fault::NO_MEMORY.ends_connection());
+    assert!(!gfmd.gives_up(Fault::NO_MEMORY, asked(u64::MAX)));
+    // It is asked again.
+    assert_eq!(AtGfmd::decide(Fault::NO_MEMORY), AtGfmd::Wait);
+}
+
+#[test]
 fn a_full_process_makes_way_for_another_but_not_at_once() {
     let joined_ms = 2;
     let mut gfmd = ready();
