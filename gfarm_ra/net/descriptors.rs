@@ -230,6 +230,11 @@ impl Descriptors {
         self.count.lock().lower();
     }
 
+    /// The process is given up, as it has no room for another one.
+    pub(super) fn give_up(&self) {
+        self.count.lock().give_up();
+    }
+
     /// gfmd has another process, which has none yet.
     pub(super) fn renew(&self) {
         self.count.lock().renew();

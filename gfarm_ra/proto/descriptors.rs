@@ -13,8 +13,11 @@ pub struct Count {
     most: usize,
     /// That of the process, which may have room for fewer.
     max: usize,
-    /// Number that was open when the process was full for the first time.
+    /// Number that was open when a process was full: the most of this one, or that of the one
+    /// before which was given up for it.
     told: Option<usize>,
+    /// The most that were open since this process is there.
+    peak: usize,
     /// Those that are open, or being opened or closed.
     open: usize,
     /// Those of them that gfmd is to close, up to the moment at which others may have them.
@@ -40,6 +43,7 @@ impl Count {
             most: max,
             max,
             told: None,
+            peak: 0,
             open: 0,
             closing: 0,
             waiting: 0,
@@ -58,6 +62,7 @@ impl Count {
     /// Takes one that is there already, also beside the maximum.
     pub fn exceed(&mut self) {
         self.open = self.open.saturating_add(1);
+        self.peak = self.peak.max(self.open);
     }
 
     /// Takes note that gfmd is to close one.
@@ -77,20 +82,29 @@ impl Count {
     /// many, so that files give theirs back. Walks need some, too.
     pub fn lower(&mut self) {
         if self.open >= TELLS_MIN {
-            self.told.get_or_insert(self.open);
+            self.told = self.told.max(Some(self.open));
             self.max = self.max.min(self.open.saturating_sub(self.open / 8));
         }
     }
 
-    /// Another process begins, which may have room for more.
-    pub fn renew(&mut self) {
-        (self.max, self.told) = (self.most, None);
+    /// The process is given up as it is full: the next one is compared with it.
+    pub fn give_up(&mut self) {
+        self.told = Some(self.open);
     }
 
-    /// Returns whether a process that is full may be so of descriptors that were closed: not if it
-    /// has about as many open ones as when it was full before.
+    /// Another process begins, which may have room for more.
+    pub fn renew(&mut self) {
+        (self.max, self.peak) = (self.most, self.open);
+    }
+
+    /// Returns whether a process that is full may be so of descriptors that were closed.
+    ///
+    /// The first one may, which tells nothing else. A later one has far fewer open than it, or the
+    /// process that was given up for this, has taken before; one that is full of about as many has
+    /// room for no more, and so has the next one.
     pub fn has_lost(&self) -> bool {
-        self.told.is_none_or(|told| self.open < told / 2)
+        let is_few = |told: usize| self.open < TELLS_MIN || self.open < told.max(self.peak) / 2;
+        self.told.is_none_or(is_few)
     }
 
     /// Returns whether a task that needs one has to wait.

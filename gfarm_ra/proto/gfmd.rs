@@ -35,7 +35,9 @@ use super::{
 /// The maximum delay between two attempts, in milliseconds.
 pub const PAUSE_MS_MAX: u32 = 5000;
 
-/// How long a process is kept at least that has no room for another descriptor, in milliseconds.
+/// How long a process is kept at least that has no room for another descriptor, in milliseconds:
+/// gfmds that lose many descriptors are not asked for processes without a pause. That it is older
+/// says nothing of why it is full, see [`Count::has_lost`](super::descriptors::Count::has_lost).
 pub const FULL_MS_MIN: u64 = 30_000;
 
 /// A question that gfmd has refused, and what there is for another process.
@@ -182,8 +184,9 @@ impl Gfmd {
     ///
     /// A process that is full may have descriptors that were closed: gfmd keeps one that a gfsd has
     /// open until the gfsd closes it, too, and one that is frozen does not. The next process has
-    /// none of them. What is open is opened there when it is read, so a process that was made
-    /// lately is full of what is in use, and another one would be, too.
+    /// none of them. What is open is opened there when it is read, so one that was made lately, or
+    /// has about as many open as there was room for before, is full of what is in use, and another
+    /// one would be, too.
     ///
     /// No question leaves a second process for that, or it might never be answered. Without a key
     /// there is no next process.

@@ -252,6 +252,10 @@ impl Link {
         // The next process answers the question.
         let moved = |fault: &Fault| state.machine.gives_up(*fault, question);
         if let Some(fault) = result.err().filter(moved) {
+            drop(state);
+            if is_full(result) {
+                self.descriptors.give_up();
+            }
             return Err(Trouble::of(fault));
         }
         // Also drops the reference of the queue: this is another one.

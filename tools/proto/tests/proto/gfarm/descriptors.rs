@@ -77,9 +77,77 @@ fn a_full_process_tells_how_many_there_may_be() {
         }
     }
     assert_eq!(refused, 1);
-    // The next process may have room for more.
+    // The next process may have room for more, or for as many.
     count.renew();
-    assert!(count.try_take() && count.has_lost());
+    assert!(count.try_take() && !count.has_lost());
+}
+
+/// Processes of gfmd with room for so many descriptors, of which each has lost some when it is full
+/// for the first time. Returns how many of them were given up, and how many questions were refused.
+fn processes(count: &mut Count, limits: &[(usize, usize)]) -> (usize, usize) {
+    let (mut given_up, mut refused) = (0, 0);
+    for (limit, lost) in limits {
+        count.renew();
+        // What is open is opened there when it is read: nothing of the process before counts.
+        let mut open = 0;
+        for _ in 0..5000 {
+            if !count.try_take() {
+                count.give_back(false);
+                open -= 1;
+                continue;
+            }
+            open += 1;
+            if open + lost <= *limit {
+                continue;
+            }
+            // It is old enough to be given up.
+            if count.has_lost() {
+                count.give_up();
+                given_up += 1;
+                break;
+            }
+            count.lower();
+            count.give_back(false);
+            open -= 1;
+            refused += 1;
+        }
+        (0..open).for_each(|_| count.give_back(false));
+    }
+    (given_up, refused)
+}
+
+#[test]
+fn a_process_that_fills_slowly_is_given_up_once() {
+    // Nothing is lost; gfmd has less room than the mount may use.
+    let mut count = Count::new(720);
+    let (given_up, refused) = processes(&mut count, &[(250, 0); 20]);
+    assert_eq!(given_up, 1);
+    assert!(refused < 20, "{refused}");
+    // gfmd is started anew with less room.
+    let (given_up, _) = processes(&mut count, &[(100, 0); 20]);
+    assert!(given_up <= 1, "{given_up}");
+    // And with more.
+    assert_eq!(processes(&mut count, &[(2000, 0); 5]), (0, 0));
+}
+
+#[test]
+fn processes_that_lose_descriptors_are_given_up_each_time() {
+    // All but a few, and most, of those that there is room for.
+    for (lost, refused_max) in [(990, 0), (900, 10)] {
+        let mut count = Count::new(720);
+        let worlds = [(1000, lost); 10];
+        let (given_up, refused) = processes(&mut count, &worlds);
+        assert!(given_up == 10 || lost == 900, "{given_up}");
+        assert!(refused <= refused_max * worlds.len(), "{refused}");
+    }
+    // One that had many open, and is full with few, has lost some also if the one before it was
+    // full with as few.
+    let mut count = Count::new(720);
+    assert_eq!(processes(&mut count, &[(1000, 900)]), (1, 0));
+    count.renew();
+    (0..700).for_each(|_| assert!(count.try_take()));
+    (0..600).for_each(|_| count.give_back(false));
+    assert!(count.has_lost());
 }
 
 #[test]
