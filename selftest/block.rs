@@ -97,7 +97,9 @@ pub(super) fn limits() -> Result {
         dma_alignment_mask,
         ..good
     });
-    for limits in bad.into_iter().chain(blocks).chain(masks) {
+    // `pin_init` has a method of this name, too.
+    let odd = Iterator::chain(Iterator::chain(bad.into_iter(), blocks), masks);
+    for limits in odd {
         check(limits.check() == Err(EINVAL), "odd limits are refused")?;
     }
     Ok(())
