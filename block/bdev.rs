@@ -109,6 +109,13 @@ impl BlockDevice {
         unsafe { ptr::read_volatile(&raw const (*self.as_raw()).bd_nr_sectors) }
     }
 
+    /// Returns whether the disk is in the machine. Once it was removed it is not, also while it is
+    /// open; when it is plugged in again it is another device, with this name or another one.
+    pub fn is_present(&self) -> bool {
+        // SAFETY: By the type invariants, the device lives, and with it its disk.
+        unsafe { bindings::disk_live((*self.as_raw()).bd_disk) }
+    }
+
     /// Returns the device number (`dev_t`), the same for all names of a device.
     pub fn number(&self) -> u32 {
         // SAFETY: By the type invariants, the device lives; its number does not change.

@@ -18,6 +18,7 @@ mod lane;
 mod mapping;
 mod protection;
 mod refusal;
+mod removal;
 mod session;
 mod store;
 mod sysfs;
@@ -44,6 +45,7 @@ use self::{
     io::Io,
     lane::LeftLanes,
     protection::ProtectedIo,
+    removal::Removals,
     session::{
         Session,
         SessionHandler,
@@ -65,6 +67,7 @@ pub(crate) struct Server {
     bios: Arc<BioPool<Io>>,
     protected_bios: Arc<BioPool<ProtectedIo>>,
     volumes: Arc<Volumes>,
+    removals: Arc<Removals>,
     messages: WorkQueue,
     /// The lanes of all sessions that have messages.
     lanes_in_use: AtomicU32,
@@ -81,6 +84,7 @@ impl Server {
             bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
             protected_bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
             volumes: Volumes::new()?,
+            removals: Removals::new()?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
             lanes_in_use: AtomicU32::new(0),
             left_lanes: KBox::pin_init(LeftLanes::new(), GFP_KERNEL)?,
@@ -107,6 +111,11 @@ impl Server {
     /// Returns the devices with a sidecar that sessions have open.
     fn volumes(&self) -> &Arc<Volumes> {
         &self.volumes
+    }
+
+    /// Returns the watch over the disks that are removed.
+    fn removals(&self) -> &Arc<Removals> {
+        &self.removals
     }
 
     /// Returns the boot of the machine.
@@ -138,6 +147,7 @@ pub(crate) struct Running(pub(crate) Arc<Server>);
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.messages().flush();
+        self.0.removals().end();
     }
 }
 

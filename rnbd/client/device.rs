@@ -386,9 +386,12 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `EALREADY` if it is open there, `ENODEV` if it is being unmapped, `EBUSY` while it is being
-    /// mapped; else the server's.
+    /// `EALREADY` if it is open there, which the server is asked, `ENODEV` if it is being unmapped,
+    /// `EBUSY` while it is being mapped; else the server's.
     pub(super) fn remap(self: &Arc<Self>, how: Remap) -> Result {
+        if self.state().asks_before_remap() {
+            self.ask_whether_open();
+        }
         self.state().check_remap()?;
         self.open(how).inspect_err(|error| {
             // It may be tried for long, once a second: one line for each reason.

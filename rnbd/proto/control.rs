@@ -148,6 +148,12 @@ impl DeviceState {
         matches!(self, Self::Disconnected)
     }
 
+    /// Returns whether `remap_device` asks the server first, which may have closed the device since
+    /// the last request.
+    pub const fn asks_before_remap(self) -> bool {
+        matches!(self, Self::Mapped)
+    }
+
     /// Checks whether `remap_device` may proceed. Returns `EALREADY` if the device is mapped,
     /// `ENODEV` if it is unmapped, `EBUSY` while it is being mapped.
     pub const fn check_remap(self) -> Result<(), Errno> {

@@ -20,9 +20,37 @@ pub enum Slot<M> {
     Reserved,
     /// A device that is open.
     Open(M),
-    /// The device was closed by `force_close`. Its client may still use the number, so it is not
-    /// reused until the session ends.
+    /// The device was closed by `force_close`, or its disk is gone. Its client may still use the
+    /// number, so it is not reused until the session ends.
     Retired,
+}
+
+/// What an OPEN does with the device that its session has open under the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It is the answer.
+    Answer,
+    /// It is closed, and one is opened anew.
+    Close {
+        /// Its number is not used again.
+        retire: bool,
+    },
+}
+
+impl Known {
+    /// Decides about a device that is open as the client asks for it, or not, and whose disk is
+    /// present, or was removed.
+    ///
+    /// A client that asks for something else has not got the answer to an OPEN, or its CLOSE was
+    /// lost with a path: it does not use the number. That of a removed disk it may still use.
+    pub const fn new(is_asked_for: bool, is_present: bool) -> Self {
+        match (is_asked_for, is_present) {
+            (true, true) => Self::Answer,
+            (_, is_present) => Self::Close {
+                retire: !is_present,
+            },
+        }
+    }
 }
 
 impl<M> Slot<M> {

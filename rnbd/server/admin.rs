@@ -48,6 +48,7 @@ use crate::{
             PATH_LEN_MAX, //
         },
         pi::Wanted,
+        slot::Known,
         wire::{
             OpenResponse,
             SessInfo, //
@@ -146,15 +147,15 @@ fn open(
     let known = |mapping: &Mapping| {
         let is_asked_for =
             mapping.access() == access && Wanted::is_answered(wanted, mapping.geometry());
-        (is_asked_for, mapping.answer())
+        let known = Known::new(is_asked_for, mapping.is_present());
+        (known, mapping.answer())
     };
-    if let Some((is_asked_for, device)) = session.with_mapping(name, known) {
-        if is_asked_for {
-            return Ok(device.to_wire());
+    match session.with_mapping(name, known) {
+        Some((Known::Answer, device)) => return Ok(device.to_wire()),
+        Some((Known::Close { retire }, device)) => {
+            session.close_if(device.device_id, retire, |mapping| mapping.path() == name);
         }
-        // The client has not got the answer to an OPEN, or its CLOSE was lost with a path, and asks
-        // for something else now.
-        session.close_if(device.device_id, false, |mapping| mapping.path() == name);
+        None => {}
     }
     let path = full_path(session, name)?;
     let mode = if access.may_write() {

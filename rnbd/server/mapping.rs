@@ -21,6 +21,7 @@ use super::{
     identity,
     io::Target,
     protection::Protection,
+    removal::Watch,
     session::{
         Session,
         CHANGES_LIMIT, //
@@ -61,6 +62,20 @@ pub(crate) struct Description {
     pub(crate) seen: Option<Arc<PiStats>>,
 }
 
+impl Description {
+    /// Logs that the disk was removed.
+    pub(super) fn log_gone(&self) {
+        if CHANGES_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: the disk of device '{}' is gone: closed; when it is back its client \
+                 opens it again (remap_device)\n",
+                self.session.name(),
+                &*self.path
+            );
+        }
+    }
+}
+
 /// A device that a session has open.
 ///
 /// Dropping it closes the device: the drop sleeps until the requests in flight have ended and no
@@ -74,6 +89,7 @@ pub(crate) struct Mapping {
     target: Option<Arc<LentBox<Target>>>,
     unused: Arc<Completion>,
     device: Arc<BlockDevice>,
+    _watch: Watch,
     /// The identity of the disk, and its source.
     identity: Option<(Identity, Basis)>,
     // Dropped after the wait for `unused`: it waits for the requests that are left.
@@ -105,12 +121,15 @@ impl Mapping {
         let sidecar = attached.as_ref().and_then(Attached::uuid);
         let identity = identity::of_device(&device, sidecar, boot)?;
         let description = Arc::new(description, GFP_KERNEL)?;
+        let removals = description.session.server().removals();
+        let watch = removals.watch(device.clone(), description.clone())?;
         let mapping = Self {
             directory: None,
             description,
             target: Some(target.clone()),
             unused,
             device,
+            _watch: watch,
             identity,
             attached,
             claim,
@@ -128,6 +147,11 @@ impl Mapping {
     /// Returns whether `description` is of this mapping.
     pub(crate) fn is(&self, description: &Description) -> bool {
         core::ptr::eq(&*self.description, description)
+    }
+
+    /// Returns whether the disk is in the machine.
+    pub(crate) fn is_present(&self) -> bool {
+        self.device.is_present()
     }
 
     /// Returns the client's name of the device.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Devices that the server closes on its own: an administrator there has fenced this client off.
+//! Devices that the server closes on its own: an administrator there has fenced this client off, or
+//! the disk was removed from the machine.
 //!
 //! Requests of such a device fail until it is opened again on request (`remap_device`), even if the
 //! session is disconnected meanwhile. The server does not notify the client, which finds out by the
@@ -26,7 +27,8 @@ use crate::{
     proto::{
         control::DeviceState,
         device::Server,
-        survey::Answer, //
+        survey::Answer,
+        turns::Turn, //
     },
 };
 
@@ -107,6 +109,22 @@ impl Device {
         })
     }
 
+    /// Asks the server whether it has the device open, and records it if it has closed it. Without
+    /// an answer the state is what it was.
+    pub(super) fn ask_whether_open(self: &Arc<Self>) {
+        let Ok(turn) = self.session().turn(Turn::Survey) else {
+            return;
+        };
+        let asked = match admin::agree(&*self.rtrs) {
+            Ok(server) => self.question(&turn, &*self.rtrs, &server),
+            Err(_) => None,
+        };
+        if let Some(asked) = asked.filter(Asked::is_current) {
+            asked.close_again(&turn, &*self.rtrs);
+            asked.note();
+        }
+    }
+
     fn ask(&self, turn: &TurnGuard<'_>, path: &impl AdminChannel, server: &Server) -> Result<u32> {
         turn.opens();
         match admin::open(path, server, &self.path, self.access, self.wanted()) {
@@ -137,7 +155,7 @@ impl Device {
         if ended {
             pr_err!(
                 "{self}: the server has closed it, requests fail until it is opened again \
-                 (remap_device)\n"
+                 (remap_device); its log says whether the disk is gone there\n"
             );
         }
     }

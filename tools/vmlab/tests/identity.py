@@ -11,6 +11,7 @@ from vmlab.tests.pi_store import TOOL, bring_tool
 
 MIB = 16
 RULES = TOOLS.parent / "Documentation" / "udev" / "61-rnbd.rules"
+EXPORTS = "/sys/class/rnbd-server/ctl/devices"
 WWID = r"naa\.3[0-9a-f]{15}"
 
 
@@ -199,4 +200,60 @@ def test_a_disk_with_a_sidecar_is_another_than_without(pair: Lab) -> None:
     paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 40, "the disk is back")
     eq(wwid(disk), before)
     pair.client.run(f"dd if={disk.path} bs=64k count=2 iflag=direct status=none | cmp - /run/twice")
+    disk.unmap()
+
+
+def plug_in(lab: Lab, *others: str) -> str:
+    """The SCSI disk that is there besides the others."""
+    lab.server.run("for host in /sys/class/scsi_host/host*; do echo '- - -' > $host/scan; done")
+    there = [name for name in lab.server.names("/sys/block") if name.startswith("sd") and name not in others]
+    eq(len(there), 1, f"SCSI disks besides {others}: {there}")
+    until(lambda: lab.server.exists(f"/dev/{there[0]}"), 20, "udev has made its file")
+    return there[0]
+
+
+def pull_out(lab: Lab, name: str) -> None:
+    """Removes it, as a cable that is pulled does; then nothing of the server has it open."""
+    lab.server.run(f"echo 1 > /sys/block/{name}/device/delete")
+    until(lambda: not lab.server.exists(f"{EXPORTS}/{name}"), 5, "the server has closed it")
+    eq(lab.server.read("/sys/module/sd_mod/refcnt"), "0", "users of SCSI disks")
+
+
+@needs()
+def test_a_disk_that_is_removed_is_opened_again_when_it_is_back(pair: Lab) -> None:
+    """Under load: IO fails soon, and goes on after remap_device. Without: remap_device alone finds out. Another disk
+    under the old name is refused."""
+    server, client = pair.server, pair.client
+    server.run("modprobe sd_mod; modprobe scsi_debug dev_size_mb=16 delay=0 add_host=2 per_host_store=1", 60)
+    pair.defer(rnbd.remove_module, server, "scsi_debug")
+    pair.defer(server.run, "mods -r; rm -f /dev/mine", 60)
+    until(lambda: server.exists("/dev/sda") and server.exists("/dev/sdb"), 20, "the SCSI disks appear")
+    server.run("ln -s sda /dev/mine")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    disk = rnbd.map_disk(pair, "mine")
+    before, remap = wwid(disk), f"{disk.control}/remap_device"
+    client.run(f"head -c 4M /dev/urandom > /run/piece; dd if=/run/piece of={disk.path} bs=1M oflag=direct status=none")
+    marks = server.log_mark(), client.log_mark()
+    fio = disk.fio("--rw=randrw --bs=4k --iodepth=8 --offset=8m --size=4m --time_based --runtime=60")
+    paths.wait_busy(disk)
+    pull_out(pair, "sda")
+    ok(fio.wait(10).code, "IO to a disk that is gone succeeds")
+    ok(client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 10).code, "a read passed")
+    eq(disk.attribute("state"), "closed")
+    eq(len(server.log_matches("the disk of device 'mine' is gone", marks[0])), 1, "lines of the server")
+    eq(len(client.log_matches(r"the server has closed it, .*\(remap_device\)", marks[1])), 1, "lines of the client")
+    eq(client.write(remap, "1"), "ENOENT")
+    server.run("ln -sf sdb /dev/mine")
+    eq(client.write(remap, "1"), "ESTALE")
+    ok(client.try_run(f"dd if=/run/piece of={disk.path} bs=4k count=1 oflag=direct").code, "a write passed")
+    server.run("cmp -n 16777216 /dev/sdb /dev/zero")
+    for _ in range(2):
+        now = plug_in(pair, "sdb")
+        server.run(f"ln -sf {now} /dev/mine")
+        eq(client.write(remap, "1"), "")
+        eq((disk.attribute("state"), wwid(disk)), ("open", before))
+        eq(client.write(remap, "1"), "EALREADY")
+        client.run(f"dd if={disk.path} bs=1M count=4 iflag=direct status=none | cmp - /run/piece")
+        pull_out(pair, now)
     disk.unmap()

@@ -65,5 +65,7 @@ fn an_outage_takes_a_mapped_device_and_gives_it_back() {
         assert_eq!(state.is_opened_after_outage(), is_out);
         let may_be_asked_for = is_out || state == DeviceState::Fenced;
         assert_eq!(state.check_remap().is_ok(), may_be_asked_for);
+        // What the server has closed since the last request is open by the client's state.
+        assert_eq!(state.asks_before_remap(), state == DeviceState::Mapped);
     }
 }

@@ -2,7 +2,10 @@
 
 //! The life of a device number.
 
-use proto::rnbd::slot::Slot;
+use proto::rnbd::slot::{
+    Known,
+    Slot, //
+};
 
 const ALL: [Slot<u8>; 4] = [Slot::Free, Slot::Reserved, Slot::Open(7), Slot::Retired];
 
@@ -63,5 +66,18 @@ fn only_an_open_device_is_closed_and_a_retired_number_stays() {
             };
             assert_eq!(slot, after, "{before:?}");
         }
+    }
+}
+
+#[test]
+fn an_open_is_answered_by_what_is_open_as_it_asks_for_and_present() {
+    for (is_asked_for, is_present) in [(false, false), (false, true), (true, false), (true, true)] {
+        let expected = match (is_asked_for, is_present) {
+            (true, true) => Known::Answer,
+            // Requests with the number may be under way.
+            (_, false) => Known::Close { retire: true },
+            (false, true) => Known::Close { retire: false },
+        };
+        assert_eq!(Known::new(is_asked_for, is_present), expected);
     }
 }
