@@ -97,9 +97,7 @@ pub(super) fn limits() -> Result {
         dma_alignment_mask,
         ..good
     });
-    // `pin_init` has a method of this name, too.
-    let odd = Iterator::chain(Iterator::chain(bad.into_iter(), blocks), masks);
-    for limits in odd {
+    for limits in [&bad[..], &blocks, &masks].into_iter().flatten() {
         check(limits.check() == Err(EINVAL), "odd limits are refused")?;
     }
     Ok(())
