@@ -56,8 +56,13 @@ fn read(device: &mut impl Device, crc: &impl Checksum) -> io::Result<Option<Bloc
     Ok((parsed != Err(Refusal::NotFormatted)).then_some(block))
 }
 
+fn mark(block: &Block) -> Sector {
+    let mark = block.get(MARK).and_then(|mark| mark.try_into().ok());
+    mark.unwrap_or([0; MARK_BYTES])
+}
+
 /// Looks whether a server has the device open: if there is a mark, `wait` is asked to wait so many
-/// milliseconds whether it changes.
+/// milliseconds whether it changes. Returns what is there, of a server that is down.
 ///
 /// # Errors
 ///
@@ -66,19 +71,18 @@ pub fn look(
     device: &mut impl Device,
     crc: &impl Checksum,
     mut wait: impl FnMut(Other, u32),
-) -> Result<(), InUse> {
+) -> Result<Found, InUse> {
     let mut claim = Claim::new(0, Timing::SERVERS);
-    let mut other = Other(None);
+    let (mut left, mut other) = (Found::Free, Other(None));
     loop {
         match claim.step() {
             Step::Read => {
                 // What cannot be read is repaired, or refused by who needs it.
                 let Ok(Some(block)) = read(device, crc) else {
-                    return Ok(());
+                    return Ok(Found::Free);
                 };
-                let mark = block.get(MARK).and_then(|mark| mark.try_into().ok());
-                let (found, holder) = Found::parse(&mark.unwrap_or([0; MARK_BYTES]), crc);
-                other = Other(holder);
+                let (found, holder) = Found::parse(&mark(&block), crc);
+                (left, other) = (found, Other(holder));
                 // No lease is asked for, so all counts that is found.
                 let _ = claim.read(found);
             }
@@ -87,25 +91,40 @@ pub fn look(
                 claim.waited();
             }
             Step::Busy | Step::Lost => return Err(InUse(other)),
-            Step::Write { .. } | Step::Rest => return Ok(()),
+            Step::Write { .. } | Step::Rest => return Ok(left),
         }
     }
 }
 
-/// Removes a mark; returns whether there was one.
+/// Removes a mark, and only one that is as it was found if one was `found`; returns whether there
+/// was one. Nothing beside it is written where the device has sectors of 512 bytes: a server that
+/// is not down after all may be changing the superblock.
 ///
 /// # Errors
 ///
-/// Returns the device's error.
-pub fn clear(device: &mut impl Device, crc: &impl Checksum) -> io::Result<bool> {
+/// Returns the device's error, or [`InUse`] if a server has written its mark meanwhile.
+pub fn clear(
+    device: &mut impl Device,
+    crc: &impl Checksum,
+    found: Option<Found>,
+) -> io::Result<bool> {
     let free: Sector = [0; MARK_BYTES];
     let Some(mut block) = read(device, crc)? else {
         return Ok(false);
     };
-    match block.get_mut(MARK) {
-        Some(mark) if *mark != free => mark.copy_from_slice(&free),
-        _ => return Ok(false),
+    let (here, _) = Found::parse(&mark(&block), crc);
+    if here == Found::Free || found.is_some_and(|found| found != here) {
+        return Ok(false);
     }
-    device.write(SUPERBLOCK, &block, true)?;
-    Ok(true)
+    if !device.write_shared(SUPERBLOCK, MARK_OFFSET, &free)? {
+        if let Some(mark) = block.get_mut(MARK) {
+            mark.copy_from_slice(&free);
+        }
+        device.write(SUPERBLOCK, &block, true)?;
+    }
+    device.read_shared(SUPERBLOCK, &mut block)?;
+    match Found::parse(&mark(&block), crc) {
+        (Found::Free, _) => Ok(true),
+        (_, holder) => Err(io::Error::other(InUse(Other(holder)))),
+    }
 }

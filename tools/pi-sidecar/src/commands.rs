@@ -27,6 +27,7 @@ use clap::{
     Subcommand, //
 };
 use proto::sidecar::{
+    claim::mark::Found,
     group::Blank,
     replay::Outcome,
     superblock::Version, //
@@ -131,6 +132,11 @@ pub fn run(line: &CommandLine, out: &mut impl Write) -> Result<bool> {
 
 /// Opens a device that no server has open.
 fn open(path: &Path) -> Result<FileDevice> {
+    Ok(open_unused(path)?.0)
+}
+
+/// Opens a device that no server has open; returns the mark of one that is down as well.
+fn open_unused(path: &Path) -> Result<(FileDevice, Found)> {
     let name = || path.display().to_string();
     let mut device = FileDevice::open(path, true).with_context(name)?;
     let look = claim::look(&mut device, &Crc64Nvme, |other, ms| {
@@ -140,14 +146,14 @@ fn open(path: &Path) -> Result<FileDevice> {
         );
         thread::sleep(Duration::from_millis(ms.into()));
     });
-    look.map_err(|in_use| {
+    let left = look.map_err(|in_use| {
         let name = name();
         anyhow!(
             "{name}: {in_use}: unmap it there; if that server is down for certain, `pi-sidecar \
              fsck --clear-in-use {name}` removes its mark"
         )
     })?;
-    Ok(device)
+    Ok((device, left))
 }
 
 /// The kernel's random UUID.

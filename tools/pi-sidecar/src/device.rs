@@ -65,6 +65,17 @@ pub trait Device {
     /// Returns the device's error.
     fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()>;
 
+    /// Writes some of the bytes of a block that another machine may be changing, in whole sectors
+    /// of 512 bytes from `start` on, past the caches of this one; returns whether it can. They are
+    /// durable then.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn write_shared(&mut self, _block: u64, _start: usize, _from: &[u8]) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Makes zeroes of blocks without writing them; returns whether the device can do so.
     ///
     /// # Errors
@@ -101,6 +112,10 @@ impl<D: Device> Device for &mut D {
         (**self).write(block, from, fua)
     }
 
+    fn write_shared(&mut self, block: u64, start: usize, from: &[u8]) -> io::Result<bool> {
+        (**self).write_shared(block, start, from)
+    }
+
     fn zero(&mut self, first: u64, blocks: u64) -> io::Result<bool> {
         (**self).zero(first, blocks)
     }
@@ -108,6 +123,13 @@ impl<D: Device> Device for &mut D {
     fn flush(&mut self) -> io::Result<()> {
         (**self).flush()
     }
+}
+
+/// Returns the part of some memory that begins at a block's boundary, as devices want it.
+fn aligned(memory: &mut [u8], len: usize) -> io::Result<&mut [u8]> {
+    let start = memory.as_ptr().align_offset(BLOCK_BYTES);
+    let aligned = memory.get_mut(start..).and_then(|m| m.get_mut(..len));
+    aligned.ok_or(io::ErrorKind::InvalidInput.into())
 }
 
 /// A file, or a block device that no other program has for itself.
@@ -162,16 +184,23 @@ impl FileDevice {
         let mut options = OpenOptions::new();
         let options = options.read(true).custom_flags(Self::DIRECT);
         let file = options.open(&self.path)?;
-        // Memory that begins at a block's boundary, as devices want it.
         let mut memory = [0; 2 * BLOCK_BYTES];
-        let start = memory.as_ptr().align_offset(BLOCK_BYTES);
-        let aligned = memory
-            .get_mut(start..)
-            .and_then(|m| m.get_mut(..BLOCK_BYTES));
-        let aligned = aligned.ok_or(io::ErrorKind::InvalidInput)?;
+        let aligned = aligned(&mut memory, BLOCK_BYTES)?;
         file.read_exact_at(aligned, offset)?;
         to.copy_from_slice(aligned);
         Ok(())
+    }
+
+    /// Writes sectors, and nothing beside them: the page cache writes whole pages.
+    fn write_alone(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).custom_flags(Self::DIRECT);
+        let file = options.open(&self.path)?;
+        let mut memory = [0; 2 * BLOCK_BYTES];
+        let aligned = aligned(&mut memory, from.len())?;
+        aligned.copy_from_slice(from);
+        file.write_all_at(aligned, offset)?;
+        file.sync_data()
     }
 }
 
@@ -205,6 +234,15 @@ impl Device for FileDevice {
             self.flush()?;
         }
         Ok(())
+    }
+
+    fn write_shared(&mut self, block: u64, start: usize, from: &[u8]) -> io::Result<bool> {
+        let offset = self.offset(block)?.saturating_add(start as u64);
+        match self.write_alone(from, offset) {
+            // It has larger sectors, or no direct IO.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(false),
+            written => written.map(|()| true),
+        }
     }
 
     /// By a hole: of a block device the kernel makes one only where that writes zeroes itself.

@@ -11,10 +11,13 @@ use anyhow::{
     Context,
     Result, //
 };
-use proto::sidecar::superblock::Refusal;
+use proto::sidecar::{
+    claim::mark::Found,
+    superblock::Refusal, //
+};
 
 use super::{
-    open,
+    open_unused,
     report, //
 };
 use crate::{
@@ -54,12 +57,13 @@ pub(super) struct Args {
 /// Returns why it could not be done.
 pub(super) fn fsck(args: &Args, out: &mut impl Write) -> Result<bool> {
     let path = || args.device.display().to_string();
-    let mut device = if args.clear_in_use {
-        FileDevice::open(&args.device, true).with_context(path)?
+    let (mut device, left) = if args.clear_in_use {
+        let device = FileDevice::open(&args.device, true).with_context(path)?;
+        (device, Found::Free)
     } else {
-        open(&args.device)?
+        open_unused(&args.device)?
     };
-    if args.clear_in_use && claim::clear(&mut device, &Crc64Nvme).with_context(path)? {
+    if args.clear_in_use && claim::clear(&mut device, &Crc64Nvme, None).with_context(path)? {
         writeln!(out, "mark of use: removed")?;
     }
     let volume = match Volume::load(&mut device, Crc64Nvme) {
@@ -95,8 +99,8 @@ pub(super) fn fsck(args: &Args, out: &mut impl Write) -> Result<bool> {
         writeln!(out, "copy of the superblock: damaged, written anew")?;
         volume.save_to(&mut device, copy).with_context(path)?;
     }
-    // Of a server that is down; the next opening need not wait.
-    claim::clear(&mut device, &Crc64Nvme).with_context(path)?;
+    // Of a server that is down; the next opening need not wait. Another one is of one that lives.
+    claim::clear(&mut device, &Crc64Nvme, Some(left)).with_context(path)?;
     Ok(outcome.is_whole() && mended == 0)
 }
 

@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    io,
     os::unix::fs::FileExt,
     path::Path, //
 };
@@ -11,18 +12,27 @@ use std::{
 use pi_sidecar::{
     checksum::Crc64Nvme,
     claim,
-    device::FileDevice, //
+    device::{
+        Device,
+        FileDevice, //
+    }, //
 };
-use proto::sidecar::claim::mark::{
-    Holder,
-    Other,
-    MARK_BYTES,
-    MARK_OFFSET, //
+use proto::sidecar::{
+    claim::mark::{
+        Found,
+        Holder,
+        Other,
+        MARK_BYTES,
+        MARK_OFFSET, //
+    },
+    record::Unit,
+    Block, //
 };
 
 use super::{
     done,
     filled,
+    flip,
     Folder,
     BLOCKS, //
 };
@@ -67,5 +77,102 @@ fn a_device_that_a_server_has_open_is_left_alone() {
     mark(&other, 0);
     let mut other = FileDevice::open(&other, true).unwrap();
     claim::look(&mut other, &Crc64Nvme, never).unwrap();
-    assert!(!claim::clear(&mut other, &Crc64Nvme).unwrap());
+    assert!(!claim::clear(&mut other, &Crc64Nvme, None).unwrap());
+}
+
+/// A device that a server writes to between the look at its mark and the removal of that, and
+/// behind it.
+struct Shared<'a> {
+    device: FileDevice,
+    path: &'a Path,
+    /// The server writes its mark once more.
+    lives: bool,
+}
+
+impl Device for Shared<'_> {
+    fn blocks(&self) -> u64 {
+        self.device.blocks()
+    }
+
+    fn unit(&self) -> Unit {
+        self.device.unit()
+    }
+
+    fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
+        self.device.read(block, to)
+    }
+
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
+        self.write_shared(block, 0, from)?;
+        self.device.write(block, from, fua)
+    }
+
+    fn write_shared(&mut self, block: u64, start: usize, from: &[u8]) -> io::Result<bool> {
+        // As the last step of a growth.
+        flip(self.path, 100);
+        let file = fs::File::options().write(true).open(self.path)?;
+        file.write_all_at(from, block * 4096 + start as u64)?;
+        if self.lives {
+            mark(self.path, 7);
+        }
+        Ok(true)
+    }
+
+    fn zero(&mut self, first: u64, blocks: u64) -> io::Result<bool> {
+        self.device.zero(first, blocks)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.device.flush()
+    }
+}
+
+/// A server that is not down after all may change the superblock meanwhile: that stays. If it
+/// writes its mark as well, the removal has failed.
+#[test]
+fn the_removal_of_a_mark_writes_nothing_else() {
+    let folder = Folder::new("removal");
+    let path = filled(&folder, "device");
+    for lives in [false, true] {
+        mark(&path, 0);
+        let before = fs::read(&path).unwrap();
+        let mut device = Shared {
+            device: FileDevice::open(&path, true).unwrap(),
+            path: &path,
+            lives,
+        };
+        let cleared = claim::clear(&mut device, &Crc64Nvme, None);
+        let after = fs::read(&path).unwrap();
+        assert_eq!(
+            after[100],
+            before[100] ^ 0x10,
+            "the superblock is that of the look"
+        );
+        match cleared {
+            Ok(was_there) => assert!(was_there && !lives),
+            Err(why) => {
+                assert!(lives, "{why}");
+                assert!(why.to_string().contains("'alpha'"), "{why}");
+            }
+        }
+        flip(&path, 100);
+    }
+}
+
+/// Who has looked removes the mark that it has found, and none that came later.
+#[test]
+fn the_mark_of_a_server_that_came_later_stays() {
+    let folder = Folder::new("later");
+    let path = filled(&folder, "device");
+    let mut device = FileDevice::open(&path, true).unwrap();
+    mark(&path, 0);
+    let left = claim::look(&mut device, &Crc64Nvme, |_, _| {}).unwrap();
+    mark(&path, 1);
+    assert!(!claim::clear(&mut device, &Crc64Nvme, Some(left)).unwrap());
+    mark(&path, 0);
+    assert!(claim::clear(&mut device, &Crc64Nvme, Some(left)).unwrap());
+    assert_eq!(
+        claim::look(&mut device, &Crc64Nvme, never).unwrap(),
+        Found::Free
+    );
 }
