@@ -7,6 +7,8 @@
 //! whole or not at all: its CRC stands at its end, and covers everything before. What is behind it
 //! in the slot is not written: an older, longer record has left it. `tail` is the lowest sequence
 //! number that a replay needs, `flushed` the lowest one whose data may still be older ones.
+//! `device_blocks` is the size of the device: a superblock of a smaller one is from before a
+//! growth.
 //!
 //! A device writes each sector whole or not at all. So a slot whose write was torn has some sectors
 //! of the new record, and in the others what was there before: of the record before it, or of
@@ -124,7 +126,9 @@ struct WireHead {
     bytes: U16,
     /// 0 in records of older servers.
     flushed: U64,
-    reserved: [u8; 20],
+    /// 0 in records of older servers.
+    device_blocks: U64,
+    reserved: [u8; 12],
 }
 const _: () = assert!(size_of::<WireHead>() == HEAD_BYTES);
 const _: () = assert!(HEAD_BYTES + ENTRIES_MAX * ENTRY_BYTES + CRC_BYTES <= BLOCK_BYTES);
@@ -213,15 +217,19 @@ pub struct Head {
     /// The data of all records below this number are durable, by the device's word: a flush has
     /// covered them, or they were written with FUA. At most `sequence`; 0 if nothing is known.
     pub flushed: u64,
+    /// The number of blocks of the device as its superblock said when the record was written; 0 if
+    /// it is not known.
+    pub device_blocks: u64,
 }
 
 impl Head {
-    /// The head of a mark that empties the journal.
-    pub const fn of_mark(sequence: u64) -> Self {
+    /// The head of a mark that empties the journal of a device of so many blocks.
+    pub const fn of_mark(sequence: u64, device_blocks: u64) -> Self {
         Self {
             sequence,
             tail: sequence,
             flushed: sequence,
+            device_blocks,
         }
     }
 }
@@ -273,7 +281,8 @@ impl<'a> Builder<'a> {
             // CAST: it is below the size of a block.
             bytes: U16::new(if bytes < BLOCK_BYTES { bytes as u16 } else { 0 }),
             flushed: U64::new(head.flushed),
-            reserved: [0; 20],
+            device_blocks: U64::new(head.device_blocks),
+            reserved: [0; 12],
         };
         // The record is larger.
         let _ = wire.write_to_prefix(record);
@@ -291,6 +300,27 @@ pub fn has_magic(block: &Block) -> bool {
     block.starts_with(&MAGIC.to_le_bytes())
 }
 
+/// Returns a head whose record has the checksum that it names, and the bytes behind it.
+fn checked<'a>(block: &'a Block, seal: &Seal, crc: &impl Checksum) -> Option<(WireHead, &'a [u8])> {
+    let (wire, _) = WireHead::read_from_prefix(block).ok()?;
+    if wire.magic.get() != MAGIC || wire.volume.get() != seal.volume() {
+        return None;
+    }
+    let bytes = match wire.bytes.get() {
+        0 => BLOCK_BYTES,
+        bytes => bytes.into(),
+    };
+    let (covered, stored) = block.get(..bytes)?.split_last_chunk::<CRC_BYTES>()?;
+    let entries = covered.get(HEAD_BYTES..)?;
+    (u64::from_le_bytes(*stored) == crc.crc64(covered)).then_some((wire, entries))
+}
+
+/// Returns the number of blocks that the device has as a slot of its journal says, 0 if that says
+/// nothing. Its entries do not count: those of space that a layout lacks are not valid there.
+pub fn device_blocks(block: &Block, seal: &Seal, crc: &impl Checksum) -> u64 {
+    checked(block, seal, crc).map_or(0, |(wire, _)| wire.device_blocks.get())
+}
+
 /// A valid record.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
@@ -306,23 +336,12 @@ impl<'a> Record<'a> {
         seal: &Seal,
         crc: &impl Checksum,
     ) -> Option<Self> {
-        let (wire, _) = WireHead::read_from_prefix(block).ok()?;
-        if wire.magic.get() != MAGIC || wire.volume.get() != seal.volume() {
-            return None;
-        }
-        let bytes = match wire.bytes.get() {
-            0 => BLOCK_BYTES,
-            bytes => bytes.into(),
-        };
-        let (covered, stored) = block.get(..bytes)?.split_last_chunk::<CRC_BYTES>()?;
-        let entries = covered.get(HEAD_BYTES..)?;
-        if u64::from_le_bytes(*stored) != crc.crc64(covered) {
-            return None;
-        }
+        let (wire, entries) = checked(block, seal, crc)?;
         let head = Head {
             sequence: wire.sequence.get(),
             tail: wire.tail.get(),
             flushed: wire.flushed.get(),
+            device_blocks: wire.device_blocks.get(),
         };
         let live = head.sequence.checked_sub(head.tail)?;
         let count = usize::from(wire.count.get());

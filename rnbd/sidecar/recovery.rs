@@ -11,6 +11,7 @@ use super::{
         JOURNAL, //
     },
     record::{
+        self,
         Builder,
         Head,
         Unit,
@@ -129,6 +130,13 @@ pub enum Fault<E> {
     NoRecord,
     /// It misses records that were durable.
     Missing(u32),
+    /// The superblock is from before a growth: a mark of use that came late has written it back.
+    Outgrown {
+        /// The number of blocks of the device by the superblock.
+        found: u64,
+        /// The number of blocks by the journal.
+        named: u64,
+    },
     /// A block that decides what the journal leads to cannot be read.
     Unreadable(Part, E),
     /// Reading or writing has failed.
@@ -146,6 +154,12 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
                 "its journal misses {missing} records: `pi-sidecar fsck --repair` goes on without \
                  them, and blocks whose tuples they had will be errors, or zeroes if these were of \
                  their first writes"
+            ),
+            Self::Outgrown { found, named } => write!(
+                f,
+                "its superblock is of a device of {found} blocks, from before a growth, and its \
+                 journal of one of {named}: `pi-sidecar fsck --repair` uses the copy of the \
+                 superblock"
             ),
             Self::Unreadable(part, error) => write!(f, "{part}: {error}"),
             Self::Io(error) => error.fmt(f),
@@ -195,11 +209,12 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             slots: self.read_ring(ring, on_damage)?,
             ..Outcome::default()
         };
+        self.check_size(ring)?;
         let Some(live) = Live::find(ring, self.layout, &self.seal, self.crc) else {
             if on_damage == OnDamage::Refuse {
                 return Err(Fault::NoRecord);
             }
-            let first = Head::of_mark(1);
+            let first = Head::of_mark(1, self.layout.device_blocks());
             self.mend_ring(ring, &outcome)?;
             return Ok((outcome, self.empty(first, home)?));
         };
@@ -216,7 +231,7 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
         }
         self.device.flush().map_err(Fault::Io)?;
         self.mend_ring(ring, &outcome)?;
-        Ok((outcome, self.empty(live.mark(), home)?))
+        Ok((outcome, self.empty(live.mark(self.layout), home)?))
     }
 
     /// Reads the ring; returns the number of slots that cannot be read, which count as empty ones.
@@ -236,6 +251,18 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             }
         }
         Ok(unreadable)
+    }
+
+    /// Compares the size by the superblock with that by the journal. No repair of the journal goes
+    /// on with the smaller one: data would be lost that the copy of the superblock still has.
+    fn check_size(&self, ring: &[Block]) -> Result<(), Fault<D::Error>> {
+        let slots = ring.iter();
+        let named = slots.map(|slot| record::device_blocks(slot, &self.seal, self.crc));
+        let (named, found) = (named.max().unwrap_or(0), self.layout.device_blocks());
+        match named > found {
+            true => Err(Fault::Outgrown { found, named }),
+            false => Ok(()),
+        }
     }
 
     /// Writes the empty slots, if one of them could not be read, so that all can be read again.
@@ -259,7 +286,8 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
 
     /// The journal with a mark.
     fn after(&self, mark: u64) -> Ring {
-        Ring::after_mark(self.layout.slots(), self.unit, mark)
+        let blocks = self.layout.device_blocks();
+        Ring::after_mark(self.layout.slots(), self.unit, mark, blocks)
     }
 
     /// Sets the tuples of a group. Refused, it writes nothing: what is read decides for good.

@@ -58,8 +58,9 @@ impl Live {
     }
 
     /// Returns the mark that ends the replay.
-    pub const fn mark(&self) -> Head {
-        Head::of_mark(self.newest.sequence.saturating_add(1))
+    pub const fn mark(&self, layout: &Layout) -> Head {
+        let sequence = self.newest.sequence.saturating_add(1);
+        Head::of_mark(sequence, layout.device_blocks())
     }
 
     /// Returns the sequence number of the newest record if it is a mark that needs no record

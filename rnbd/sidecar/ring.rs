@@ -36,6 +36,9 @@ pub struct Ring {
     writing: Option<Writing>,
     /// The newest record is a mark that needs no record before it.
     is_empty: bool,
+    /// The number of blocks of the device, and what the newest record says that it is.
+    device_blocks: u64,
+    named_blocks: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +49,9 @@ struct Writing {
 
 impl Ring {
     /// The journal of `slots` slots with records of whole units, whose newest record is a mark with
-    /// the sequence number `mark` that needs no record before it.
-    pub const fn after_mark(slots: u32, unit: Unit, mark: u64) -> Self {
+    /// the sequence number `mark` that needs no record before it, on a device of `device_blocks`
+    /// blocks.
+    pub const fn after_mark(slots: u32, unit: Unit, mark: u64, device_blocks: u64) -> Self {
         let next = mark.saturating_add(1);
         Self {
             slots,
@@ -58,6 +62,8 @@ impl Ring {
             told: mark,
             writing: None,
             is_empty: true,
+            device_blocks,
+            named_blocks: device_blocks,
         }
     }
 
@@ -86,14 +92,24 @@ impl Ring {
         self.used().saturating_mul(2) >= self.slots.into()
     }
 
-    /// Returns whether a replay would find nothing to do.
+    /// The device has so many blocks from now on.
+    pub fn grown(&mut self, device_blocks: u64) {
+        self.device_blocks = device_blocks;
+    }
+
+    /// Returns whether nothing is to be told by a mark that needs no record before it.
+    const fn has_last_mark(&self) -> bool {
+        self.is_empty && self.named_blocks == self.device_blocks
+    }
+
+    /// Returns whether a replay would find nothing to do, and the size of the device.
     pub const fn is_empty(&self) -> bool {
-        self.is_empty && self.writing.is_none()
+        self.has_last_mark() && self.writing.is_none()
     }
 
     /// Returns whether a mark would make it empty.
     pub const fn can_be_emptied(&self) -> bool {
-        !self.is_empty && self.writing.is_none() && self.settled == self.next
+        !self.has_last_mark() && self.writing.is_none() && self.settled == self.next
     }
 
     /// Returns whether a record with entries can be written now.
@@ -119,6 +135,7 @@ impl Ring {
             sequence: self.next,
             tail: self.settled,
             flushed: flushed.min(self.next),
+            device_blocks: self.device_blocks,
         };
         self.writing = Some(Writing { head, is_mark });
         head
@@ -130,6 +147,7 @@ impl Ring {
         if let Some(writing) = self.writing.take().filter(|_| is_durable) {
             self.is_empty = writing.is_mark && writing.head.tail == self.next;
             self.told = writing.head.flushed;
+            self.named_blocks = writing.head.device_blocks;
             if !writing.is_mark {
                 self.newest_entries = self.next;
             }

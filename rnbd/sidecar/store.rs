@@ -27,6 +27,7 @@
 
 mod action;
 mod cached;
+mod growing;
 mod stages;
 mod tuples;
 

@@ -420,6 +420,7 @@ fn refused(label: &CStr, fault: Fault<Error>) -> Error {
         pr_err!("{label}: not opened: {}\n", Shown(fault));
     }
     error
+        Fault::Outgrown { found, named } => (Fault::Outgrown { found, named }, errno::EUCLEAN),
 }
 
 impl Device for Disk {

@@ -237,6 +237,7 @@ impl Engine {
         let name = core.device().name().unwrap_or_default();
         let mut growing = core.growing().lock();
         let step = growing.growth.step();
+            self.store.grown(self.layout.device_blocks());
         let grown = growing.growth.ended(result.is_ok());
         if let Some(superblock) = grown {
             let before = self.layout.data_blocks();

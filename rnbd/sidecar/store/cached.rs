@@ -6,7 +6,6 @@ use core::borrow::BorrowMut;
 
 use super::{
     super::{
-        growth::Step,
         homes::Slot,
         queue::Queued, //
     },
@@ -74,13 +73,6 @@ impl Cached {
 }
 
 impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
-    /// A step of a growth has failed. One that was not begun says nothing of the device.
-    pub fn growth_failed(&mut self, step: Step, was_begun: bool) {
-        if was_begun && (step.is_for_all() || step.is_fua() && self.is_volatile) {
-            self.fail();
-        }
-    }
-
     /// Returns whether the data of a request were read, written or discarded, as the device says.
     /// One without FUA of its own flushes behind a write with FUA: the failure of that flush may be
     /// all that is said of a lost cache, and what ends well after it may have been there.

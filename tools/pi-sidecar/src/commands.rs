@@ -300,7 +300,7 @@ fn scrub(path: &Path, out: &mut impl Write) -> Result<bool> {
 fn grow(path: &Path, out: &mut impl Write) -> Result<bool> {
     let name = || path.display().to_string();
     let mut device = open(path)?;
-    let volume = Volume::load(&mut device, Crc64Nvme).with_context(name)?;
+    let volume = Volume::load_checked(&mut device, Crc64Nvme).with_context(name)?;
     let grown = format::grow(&mut device, &volume, Crc64Nvme).with_context(name)?;
     writeln!(
         out,
@@ -316,7 +316,7 @@ fn grow(path: &Path, out: &mut impl Write) -> Result<bool> {
 fn upgrade(path: &Path, out: &mut impl Write) -> Result<bool> {
     let name = || path.display().to_string();
     let mut device = open(path)?;
-    let volume = Volume::load(&mut device, Crc64Nvme).with_context(name)?;
+    let volume = Volume::load_checked(&mut device, Crc64Nvme).with_context(name)?;
     let upgraded = format::upgrade(&mut device, &volume, Crc64Nvme).with_context(name)?;
     describe(&upgraded, out)?;
     Ok(true)

@@ -207,7 +207,7 @@ pub fn format<C: Checksum>(
     }
     let blank = make_blank(&volume, device, zeroing)?;
     write_homes(&volume, device, blank)?;
-    volume.write_mark(device, Head::of_mark(1))?;
+    volume.write_mark(device, Head::of_mark(1, layout.device_blocks()))?;
     volume.save_to(device, layout.copy())?;
     volume.save_to(device, SUPERBLOCK)?;
     Ok((volume, blank))

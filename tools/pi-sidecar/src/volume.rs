@@ -19,6 +19,7 @@ use proto::sidecar::{
         SUPERBLOCK, //
     },
     record::{
+        self,
         Builder,
         Head,
         Record,
@@ -175,6 +176,28 @@ impl<C: Checksum> Volume<C> {
         Self::load_from(device, SUPERBLOCK, crc)
     }
 
+    /// Reads the superblock, and compares its size with that by the journal.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the device cannot be used.
+    pub fn load_checked(device: &mut impl Device, crc: C) -> Result<Self, Fault> {
+        let volume = Self::load(device, crc)?;
+        let mut block = [0; BLOCK_BYTES];
+        let mut named = 0;
+        for slot in (JOURNAL..).take(volume.layout().slots() as usize) {
+            // One that cannot be read is looked at by who replays the journal.
+            if device.read(slot, &mut block).is_ok() {
+                named = named.max(record::device_blocks(&block, &volume.seal, &volume.crc));
+            }
+        }
+        let found = volume.layout().device_blocks();
+        match named > found {
+            true => Err(Fault::Journal(recovery::Fault::Outgrown { found, named })),
+            false => Ok(volume),
+        }
+    }
+
     /// Reads the superblock, or its copy, from a block.
     ///
     /// # Errors
@@ -236,7 +259,8 @@ impl<C: Checksum> Volume<C> {
         let unit = self.superblock.unit(device.unit());
         let record = Builder::new(&mut block, unit).finish(head, &self.seal, &self.crc);
         device.write(self.layout().record(head.sequence), record, true)?;
-        Ok(Ring::after_mark(self.layout().slots(), unit, head.sequence))
+        let (slots, blocks) = (self.layout().slots(), self.layout().device_blocks());
+        Ok(Ring::after_mark(slots, unit, head.sequence, blocks))
     }
 
     /// Returns whether the device's journal has a record of this volume.

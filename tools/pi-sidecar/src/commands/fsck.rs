@@ -13,6 +13,7 @@ use anyhow::{
 };
 use proto::sidecar::{
     claim::mark::Found,
+    recovery,
     superblock::Refusal, //
 };
 
@@ -66,10 +67,12 @@ pub(super) fn fsck(args: &Args, out: &mut impl Write) -> Result<bool> {
     if args.clear_in_use && claim::clear(&mut device, &Crc64Nvme, None).with_context(path)? {
         writeln!(out, "mark of use: removed")?;
     }
-    let volume = match Volume::load(&mut device, Crc64Nvme) {
-        Err(Fault::Io(_) | Fault::Refused(Refusal::Checksum | Refusal::NotFormatted))
-            if args.repair =>
-        {
+    let volume = match Volume::load_checked(&mut device, Crc64Nvme) {
+        Err(
+            Fault::Io(_)
+            | Fault::Refused(Refusal::Checksum | Refusal::NotFormatted)
+            | Fault::Journal(recovery::Fault::Outgrown { .. }),
+        ) if args.repair => {
             let volume = format::restore(&mut device, Crc64Nvme).with_context(path)?;
             let copy = volume.layout().copy();
             writeln!(

@@ -182,6 +182,15 @@ impl<'a> Search<'a> {
             Fault::Changed(place) => (place, None),
             // Known states lose nothing.
             Fault::Failed | Fault::NoHome { .. } => return,
+            Fault::LateMark => {
+                allowed.may_be_refused = true;
+                let mut ops = self.setting.changes(block);
+                if !ops.any(|op| world.progress[op] >= Progress::Acknowledged) {
+                    // Nothing of the new space was used, or nobody knows.
+                    allowed.seen.push(Seen::Absent);
+                }
+                return;
+            }
         };
         let (layout, slots) = (&self.shape.layout, u64::from(self.shape.layout.slots()));
         let (group, _) = group::place(block);

@@ -203,9 +203,32 @@ fn it_grows_again_after_a_crash() {
     assert!(old > 2 && new > 2);
 }
 
+/// A mark of use of a server that had the device before comes at any time, with the superblock from
+/// before the growth: what was written to the new space is there, or will be when the superblock is
+/// repaired from its copy.
+#[test]
+fn a_late_mark_writes_the_old_superblock_back() {
+    for ops in [[Fua(D), Write(D, 1)], [Write(A, 1), Fua(D)]] {
+        for is_volatile in [true, false] {
+            let mut setting = setting(&ops, &[A, D], is_volatile, Mistake::None);
+            setting.faults = Faults::LateMark;
+            let (mut shape, image, ring) = begin(&setting);
+            let mut search = Search::new(&mut shape, &setting);
+            search.run(World::new(&setting, image, ring));
+            assert!(search.is_right());
+            let figures = search.figures;
+            println!("a late mark, {ops:?}, volatile cache {is_volatile}: {figures:?}");
+            assert!(figures.refused > 10);
+        }
+    }
+}
+
 /// Returns whether the model finds a mistake.
 fn finds(mistake: Mistake, ops: &[Op]) -> bool {
-    let setting = setting(ops, &[A, D], true, mistake);
+    let mut setting = setting(ops, &[A, D], true, mistake);
+    if mistake == Mistake::SizeNotTold {
+        setting.faults = Faults::LateMark;
+    }
     let found = std::panic::catch_unwind(|| {
         let (mut shape, image, ring) = begin(&setting);
         let mut search = Search::new(&mut shape, &setting);
@@ -223,6 +246,7 @@ fn mistakes_in_a_growth_are_found() {
         Mistake::GrowthFlushLeftOut,
         Mistake::SuperblockWithoutFua,
         Mistake::SpaceBeforeSuperblock,
+        Mistake::SizeNotTold,
     ] {
         assert!(finds(mistake, &ops), "{mistake:?} is not found");
     }

@@ -68,6 +68,8 @@ enum Mistake {
     FlushesNotTold,
     /// They say it of data that are not.
     FlushesToldTooEarly,
+    /// Records do not say how large the device is.
+    SizeNotTold,
     /// Of the entries of a block only the first one says what was there before.
     OldTuplesLeftOut,
 }

@@ -16,6 +16,7 @@ use proto::sidecar::{
     group,
     layout::SUPERBLOCK,
     record::Unit,
+    recovery,
     ring::Ring,
     tuple::Verdict,
     Block,
@@ -165,13 +166,19 @@ pub(crate) fn recover(
         images: crash_images_of_cache(medium, writes),
     };
     let loaded = device.load(SUPERBLOCK);
-    let volume = loaded.map_or(setting.volume, |loaded| {
+    let mut volume = loaded.map_or(setting.volume, |loaded| {
         loaded.unwrap_or_else(|fault| panic!("cannot be used: {fault}"))
     });
     let (mut on_damage, mut is_refused) = (OnDamage::Refuse, false);
     let ring = loop {
         match volume.replay(&mut device, on_damage) {
             Ok((_, ring)) => break ring,
+            Err(Fault::Journal(recovery::Fault::Outgrown { .. })) if !is_refused => {
+                let last = device.shape.layout.copy();
+                volume = device.load(last).unwrap().unwrap();
+                volume.save_to(&mut device, SUPERBLOCK).unwrap();
+                is_refused = true;
+            }
             Err(fault) if is_refused || setting.faults != Faults::All => {
                 panic!("no replay: {fault}")
             }

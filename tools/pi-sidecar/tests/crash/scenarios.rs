@@ -162,7 +162,7 @@ fn put_record(setting: &Setting, slot: &mut Block, head: Head, entries: u64) {
     let mut builder = Builder::new(&mut buffer, unit);
     for first in A..A + entries {
         let guard = |n: u64| match setting.faults {
-            Faults::None => crc.crc64(&(head.sequence + n).to_le_bytes()),
+            Faults::None | Faults::LateMark => crc.crc64(&(head.sequence + n).to_le_bytes()),
             // The mark behind it may be damaged: it is of what is there.
             Faults::Failures | Faults::All => crc.crc64(&content(0)),
         };
@@ -205,6 +205,7 @@ pub(crate) fn empty(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
                 sequence,
                 tail,
                 flushed: 0,
+                device_blocks: 0,
             },
             entries,
         );
@@ -222,7 +223,8 @@ pub(crate) fn empty(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
         put(&block);
     }
     let unit = setting.volume.superblock().unit(setting.unit);
-    (image, Ring::after_mark(SLOTS, unit, MARK))
+    let blocks = layout.device_blocks();
+    (image, Ring::after_mark(SLOTS, unit, MARK, blocks))
 }
 
 fn search<T>(

@@ -44,6 +44,8 @@ pub(crate) enum Faults {
     None,
     /// A write or a flush that fails, and says so.
     Failures,
+    /// A mark of use that comes late, with the superblock from before a growth.
+    LateMark,
     All,
 }
 

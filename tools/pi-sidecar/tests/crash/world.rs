@@ -128,6 +128,7 @@ pub(crate) enum Event {
     WriteIsLost(usize),
     FlushFails(Loss),
     NoHome,
+    MarkComes,
     BlockChanges(usize),
 }
 
@@ -204,6 +205,7 @@ impl World {
             Event::FuaFails(number, loss) => world.fua_fails(number, loss),
             Event::FlushFails(loss) => world.flush_fails(loss),
             Event::NoHome => world.fault = Some(Fault::NoHome { is_over: false }),
+            Event::MarkComes => world.mark_comes(setting, shape),
             Event::BlockChanges(place) => {
                 world.fault = Some(Fault::Changed(place));
                 change(shape, &mut world.medium, place);

@@ -32,6 +32,7 @@ use super::{
     copy,
     done,
     filled,
+    image,
     refused,
     wipe,
     write_and_crash,
@@ -166,4 +167,37 @@ fn tuples_of_the_journal_survive_the_repair_of_their_home() {
 fn trust_in_data_is_asked_for_with_a_repair_only() {
     let line = ["pi-sidecar", "fsck", "--trust-data", "device"];
     assert!(CommandLine::try_parse_from(line).is_err());
+}
+
+/// A server that had the device before a growth writes its mark of use late, where that means to
+/// write the superblock of its look as well.
+#[test]
+fn a_superblock_from_before_a_growth_is_not_used() {
+    let folder = Folder::new("outgrown");
+    let device = filled(&folder, "device");
+    let image = image(&folder, 300);
+    let (before, out) = (folder.file("before"), folder.file("out"));
+    fs::copy(&device, &before).unwrap();
+    let file = fs::File::options().write(true).open(&device).unwrap();
+    file.set_len((BLOCKS + 1600) * 4096).unwrap();
+    done(&["grow"], &[&device]);
+    // Nothing of the new space was written: the growth can be begun anew.
+    copy(&before, 0, &device, 0);
+    assert!(done(&["scrub"], &[&device]).contains("300 good"));
+    done(&["grow"], &[&device]);
+    done(&["import", "--first", "1000"], &[&device, &image]);
+    copy(&before, 0, &device, 0);
+    let why = "from before a growth";
+    refused(&["scrub"], &[&device], why);
+    refused(&["grow"], &[&device], why);
+    refused(&["upgrade"], &[&device], why);
+    refused(&["fsck"], &[&device], why);
+    let lines = done(&["fsck", "--repair"], &[&device]);
+    assert!(lines.contains("written anew from its copy"), "{lines}");
+    done(
+        &["export", "--first", "1000", "--blocks", "300"],
+        &[&device, &out],
+    );
+    assert!(fs::read(&out).unwrap() == fs::read(&image).unwrap());
+    assert!(done(&["scrub"], &[&device]).contains("600 good"));
 }

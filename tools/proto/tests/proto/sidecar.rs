@@ -95,6 +95,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
                 tail: 5,
                 flushed: 0,
             },
+                device_blocks: 0,
             &seal,
             &Any,
         );

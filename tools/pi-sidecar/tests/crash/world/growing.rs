@@ -4,10 +4,12 @@
 
 use proto::sidecar::{
     growth::Step,
+    layout::SUPERBLOCK,
     BLOCK_BYTES, //
 };
 
 use super::{
+    Fault,
     Purpose,
     World,
     GROWTH, //
@@ -48,6 +50,17 @@ impl World {
     pub(super) fn growth_step_ended(&mut self) {
         if let Some(superblock) = self.growth.ended(true) {
             self.layout = superblock.layout;
+            self.store.grown(superblock.layout.device_blocks());
         }
+    }
+
+    /// A mark of use of a server that had the device before comes now: where it is written with the
+    /// superblock that is the one of its look, before the growth.
+    pub(super) fn mark_comes(&mut self, setting: &Setting, shape: &mut Shape) {
+        self.fault = Some(Fault::LateMark);
+        let mut block = [0; BLOCK_BYTES];
+        let superblock = setting.volume.superblock();
+        superblock.write(&mut block, SUPERBLOCK, &Fast::RIGHT);
+        self.put(shape, SUPERBLOCK, &block, false, Purpose::None);
     }
 }

@@ -74,6 +74,8 @@ pub(crate) enum Fault {
     Failed,
     /// The next reading of a PI block fails, or has failed.
     NoHome { is_over: bool },
+    /// The superblock is that from before the growth, or will be.
+    LateMark,
     /// A bit of a block has changed.
     Changed(usize),
 }
@@ -81,6 +83,9 @@ pub(crate) enum Fault {
 impl World {
     /// The faults that there can be now.
     pub(super) fn add_faults(&self, setting: &Setting, events: &mut Vec<Event>) {
+        if setting.faults == Faults::LateMark {
+            return events.push(Event::MarkComes);
+        }
         let running = self.writes.iter().enumerate();
         for (number, _) in running.filter(|(_, write)| !write.is_done) {
             let failures = [Left::Nothing, Left::Part, Left::All];
@@ -255,6 +260,7 @@ impl World {
         match setting.mistake {
             Mistake::TailTooNew => head.tail = head.sequence,
             Mistake::FlushesNotTold => head.flushed = 0,
+            Mistake::SizeNotTold => head.device_blocks = 0,
             Mistake::FlushesToldTooEarly => head.flushed = head.sequence,
             _ => {}
         }

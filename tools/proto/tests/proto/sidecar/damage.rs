@@ -117,6 +117,7 @@ impl Medium {
                 sequence,
                 tail: 1,
                 flushed: 0,
+                device_blocks: 0,
             };
             let record = builder.finish(head, &seal(), &Sum);
             let at = layout.record(sequence);

@@ -110,7 +110,7 @@ pub(super) fn open() -> (ArrayStore<4, 4>, Pages) {
     let mut pages = Pages(vec![[0; BLOCK_BYTES]; 4], 0);
     group::format(&mut pages.0[0], 0, &seal(), group::Blank::Unknown);
     (
-        ArrayStore::in_arrays(seal(), Ring::after_mark(8, Unit::SECTOR, 1), true),
+        ArrayStore::in_arrays(seal(), Ring::after_mark(8, Unit::SECTOR, 1, 2000), true),
         pages,
     )
 }
@@ -119,6 +119,7 @@ const HEAD: Head = Head {
     sequence: 2,
     tail: 2,
     flushed: 2,
+    device_blocks: 2000,
 };
 
 /// A write of block 0 up to its data.
@@ -308,7 +309,7 @@ fn a_fresh_block_waits_for_a_flush() {
         let (_, mut pages) = open();
         let mut store = ArrayStore::<4, 4>::in_arrays(
             seal(),
-            Ring::after_mark(8, Unit::SECTOR, 1),
+            Ring::after_mark(8, Unit::SECTOR, 1, 2000),
             is_volatile,
         );
         write_whole(&mut store, &mut pages);
@@ -323,6 +324,7 @@ fn a_fresh_block_waits_for_a_flush() {
             sequence: 3,
             tail: 2,
             flushed: 3,
+            device_blocks: 2000,
         };
         let next = if expects_flush { store.poll() } else { next };
         assert_eq!(next, Some(Action::WriteRecord { head, fua: true }));
@@ -365,7 +367,7 @@ fn nothing_is_durable_after_a_write_with_fua_that_has_failed() {
     const FUA: Kind = Kind::Write { fua: true };
     for (is_volatile, others_end) in [(true, false), (false, true)] {
         let (_, mut pages) = open();
-        let ring = Ring::after_mark(8, Unit::SECTOR, 1);
+        let ring = Ring::after_mark(8, Unit::SECTOR, 1, 2000);
         let mut store = ArrayStore::<4, 4>::in_arrays(seal(), ring, is_volatile);
         let [bad, other] = [0, 1].map(|block| store.submit(request(FUA, block, 1)).unwrap());
         store.poll();
@@ -411,7 +413,7 @@ fn steps_of_a_growth_that_fail_end_writes() {
     ] {
         for (was_begun, ends) in [(true, ends), (false, [false, false])] {
             let failed = [false, true].map(|is_volatile| {
-                let ring = Ring::after_mark(8, Unit::SECTOR, 1);
+                let ring = Ring::after_mark(8, Unit::SECTOR, 1, 2000);
                 let mut store = ArrayStore::<4, 4>::in_arrays(seal(), ring, is_volatile);
                 store.growth_failed(step, was_begun);
                 store.has_failed()
@@ -426,7 +428,7 @@ fn steps_of_a_growth_that_fail_end_writes() {
 fn reads_go_on_after_a_flush_that_has_failed() {
     let (_, mut pages) = open();
     group::format(&mut pages.0[1], 1, &seal(), group::Blank::Unknown);
-    let ring = Ring::after_mark(8, Unit::SECTOR, 1);
+    let ring = Ring::after_mark(8, Unit::SECTOR, 1, 2000);
     let mut store = ArrayStore::<4, 2>::in_arrays(seal(), ring, true);
     for group in [0, 1] {
         pages.1 = group * 256;

@@ -66,12 +66,14 @@ const HEAD: Head = Head {
     sequence: 9,
     tail: 7,
     flushed: 0,
+    device_blocks: 0,
 };
 /// That of a later record in the same slot.
 const NEWER: Head = Head {
     sequence: 109,
     tail: 100,
     flushed: 0,
+    device_blocks: 0,
 };
 
 fn parse(block: &Block) -> Option<Record<'_>> {
@@ -221,12 +223,12 @@ proptest! {
         let mut slot = [0; BLOCK_BYTES];
         let (mut sequence, mut old_bytes) = (9, 0);
         for (count, is_whole) in counts {
-            let head = Head { sequence, tail: sequence, flushed: 0 };
+            let head = Head { sequence, tail: sequence, flushed: 0, device_blocks: 0 };
             old_bytes = write(&mut slot, unit(is_whole), head, &entries(sequence, count));
             sequence += 100;
         }
         let (old, mut new) = (slot, slot);
-        let head = Head { sequence, tail: sequence, flushed: 0 };
+        let head = Head { sequence, tail: sequence, flushed: 0, device_blocks: 0 };
         let bytes = write(&mut new, unit(is_whole), head, &entries(sequence, last));
         let mut torn = old;
         let is_there = |sector: usize| sector * SECTOR < bytes && written >> sector & 1 != 0;
@@ -276,6 +278,7 @@ fn records_that_make_no_sense_are_refused() {
         sequence,
         tail,
         flushed: 0,
+        device_blocks: 0,
     };
     assert!(!is_valid(head(9, 10), good), "the tail is newer");
     assert!(!is_valid(head(9, 0), good), "there is no record 0");

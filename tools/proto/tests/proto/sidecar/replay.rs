@@ -55,6 +55,7 @@ fn list_flushed(entries: &[Entry], flushed: u64) -> Vec<Mention> {
                 sequence,
                 tail: 1,
                 flushed: flushed.min(sequence),
+                device_blocks: 0,
             },
             &seal(),
             &Sum,
@@ -129,15 +130,22 @@ fn a_journal_without_a_record_is_told_from_an_empty_one() {
         sequence,
         tail,
         flushed: 0,
+        device_blocks: 0,
     };
     Builder::new(&mut ring[1], Unit::SECTOR).finish(head(9, 9), &seal(), &Sum);
     let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
     assert_eq!(live.clean(&[]), Some(9));
-    assert_eq!(live.mark(), Head::of_mark(10));
+    assert_eq!(
+        live.mark(&layout()),
+        Head::of_mark(10, layout().device_blocks())
+    );
     // A record in another's slot was misdirected, and is not the newest.
     Builder::new(&mut ring[3], Unit::SECTOR).finish(head(12, 12), &seal(), &Sum);
     let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
-    assert_eq!(live.mark(), Head::of_mark(10));
+    assert_eq!(
+        live.mark(&layout()),
+        Head::of_mark(10, layout().device_blocks())
+    );
     // Records 10 and 11 were durable before 12, and are gone: 10 to what was there before.
     Builder::new(&mut ring[2], Unit::SECTOR).finish(head(2, 2), &seal(), &Sum);
     Builder::new(&mut ring[4], Unit::BLOCK).finish(head(12, 9), &seal(), &Sum);

@@ -59,6 +59,7 @@ fn a_device_at_rest_writes_a_mark_and_then_empties_its_journal() {
             sequence,
             tail,
             flushed: sequence,
+            device_blocks: 2000,
         },
         fua: true,
     };
