@@ -359,6 +359,14 @@ impl Growth {
         self.step
     }
 
+    /// Returns the superblock that is being written: all that is described is durable, so who
+    /// writes block 0 at the same time writes the same one. It is valid when that step has ended.
+    pub fn ending(&self) -> Option<&Superblock> {
+        let is_ending = self.step == Some(Step::Superblock);
+        let target = self.target.as_ref().filter(|_| is_ending)?;
+        Some(&target.superblock)
+    }
+
     /// Returns how far it is.
     pub const fn state(&self) -> State {
         self.state

@@ -217,10 +217,16 @@ impl Superblock {
         })
     }
 
-    /// Returns whether block 0 may be written back as it was read, with another mark of use: what a
-    /// bad reading says would stay there. The size that the device has now does not matter.
-    pub fn may_write_back(block: &Block, crc: &impl Checksum) -> bool {
-        Self::parse(block, SUPERBLOCK, u64::MAX, crc).is_ok()
+    /// Makes of block 0 what is to be written back with another mark of use: what was read, or the
+    /// superblock that a growth is writing at the same time. Then it does not matter which of the
+    /// two writes is the last. Returns `false` if it must not be written: what a bad reading says
+    /// would stay there. The size that the device has now does not matter.
+    pub fn write_back(block: &mut Block, ending: Option<&Self>, crc: &impl Checksum) -> bool {
+        match ending {
+            Some(superblock) => superblock.write(block, SUPERBLOCK, crc),
+            None => return Self::parse(block, SUPERBLOCK, u64::MAX, crc).is_ok(),
+        }
+        true
     }
 
     /// Writes the superblock for block `here`; the rest of the block is zero.

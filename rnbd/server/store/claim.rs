@@ -56,19 +56,22 @@ use crate::{
     proto::boot::Boot,
     server::session::LOG_LIMIT,
     shown::Shown,
-    sidecar::claim::{
-        mark::{
-            Found,
-            Holder,
-            Other,
-            Sector,
-            MARK_BYTES,
-            NODE_BYTES, //
+    sidecar::{
+        claim::{
+            mark::{
+                Found,
+                Holder,
+                Other,
+                Sector,
+                MARK_BYTES,
+                NODE_BYTES, //
+            },
+            Claim,
+            Step,
+            Timing,
+            STEPS_MAX, //
         },
-        Claim,
-        Step,
-        Timing,
-        STEPS_MAX, //
+        superblock::Superblock, //
     },
 };
 
@@ -121,14 +124,14 @@ impl Means {
     }
 
     /// Writes the mark; `EUCLEAN` if it would be the first one and there is no sidecar any more.
-    fn write(&mut self, lease: &Lease, is_first: bool) -> Result {
+    fn write(&mut self, lease: &Lease, is_first: bool, ending: Option<&Superblock>) -> Result {
         if is_first && !self.disk.is_of_sidecar() {
             return Err(errno::EUCLEAN);
         }
         let mut sector = FREE;
         self.stamp = self.stamp.wrapping_add(1);
         self.holder.mark(self.stamp, &mut sector, &Crc);
-        let written = self.disk.write_mark(&sector, is_first);
+        let written = self.disk.write_mark(&sector, is_first, ending);
         self.pass(lease);
         written?;
         self.claim.written();
@@ -136,14 +139,19 @@ impl Means {
     }
 
     /// Does what the claim wants until it wants to rest; returns what is the matter then, or
-    /// `ETIMEDOUT` if the device is too slow. Sleeps.
-    fn advance(&mut self, lease: &Lease, label: &CStr) -> Result<Step> {
+    /// `ETIMEDOUT` if the device is too slow. `ending`: as for [`Disk::write_mark`]. Sleeps.
+    fn advance(
+        &mut self,
+        lease: &Lease,
+        label: &CStr,
+        ending: Option<&Superblock>,
+    ) -> Result<Step> {
         for _ in 0..STEPS_MAX {
             self.pass(lease);
             let step = self.claim.step();
             let done = match step {
                 Step::Read => self.read(lease),
-                Step::Write { is_first } => self.write(lease, is_first),
+                Step::Write { is_first } => self.write(lease, is_first, ending),
                 Step::Wait(ms) => {
                     if self.claim.is_watching() && LOG_LIMIT.allow().is_some() {
                         pr_info!(
@@ -182,7 +190,7 @@ impl Means {
         self.pass(lease);
         let removed = removed.and_then(|()| match self.claim.step() {
             Step::Write { .. } if lease.state() == Use::Permitted => {
-                self.disk.write_mark(&FREE, true)
+                self.disk.write_mark(&FREE, true, None)
             }
             _ => Err(EBUSY),
         });
@@ -258,7 +266,7 @@ impl Keeper {
             known_ms: 0,
         };
         let shown: &CStr = &label;
-        let step = means.advance(&lease, shown).inspect_err(|error| {
+        let step = means.advance(&lease, shown, None).inspect_err(|error| {
             if LOG_LIMIT.allow().is_some() {
                 pr_err!(
                     "{shown}: not opened: its mark of use cannot be read or written: {error:?}\n"
@@ -310,15 +318,14 @@ impl Keeper {
     fn renew(&self) -> Option<u32> {
         let core = self.core.lock().clone();
         let mut means = self.means.lock();
-        // A whole block has the superblock too, which a growth writes.
+        // A whole block has the superblock too, which a growth writes: it begins no such write
+        // while this one is on its way, and one that has begun may last longer than the lease.
         let growing = core.as_ref().filter(|_| means.disk.writes_whole_blocks());
         let growing = growing.map(|core| core.growing().lock());
-        if growing.as_ref().is_some_and(|growing| growing.is_ending()) {
-            return Some(SOON_MS);
-        }
+        let ending = growing.as_ref().and_then(|growing| growing.ending());
         means.pass(&self.lease);
         means.claim.renew();
-        let step = means.advance(&self.lease, &self.label);
+        let step = means.advance(&self.lease, &self.label, ending);
         let is_lost = matches!(step, Ok(Step::Lost | Step::Busy));
         if is_lost {
             // The last step of a growth, which waits for this, is not taken any more.

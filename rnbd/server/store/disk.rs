@@ -319,21 +319,26 @@ impl Disk {
     }
 
     /// Writes the mark of use into block 0, which was read just before; with FUA if it is to be
-    /// `durable`.
+    /// `durable`. `ending`: the superblock that a growth is writing now.
     ///
     /// # Errors
     ///
     /// `EILSEQ` if the superblock would be written with it, and was not read well; those of the
     /// device.
-    pub(super) fn write_mark(&mut self, mark: &Sector, durable: bool) -> Result {
-        if let Some(place) = self.block.get_mut(MARK) {
-            place.copy_from_slice(mark);
-        }
+    pub(super) fn write_mark(
+        &mut self,
+        mark: &Sector,
+        durable: bool,
+        ending: Option<&Superblock>,
+    ) -> Result {
         let fua = if durable { Flags::FUA } else { Flags::NONE };
         let flags = Flags::META | Flags::SYNC | fua;
         if self.writes_whole_blocks() {
-            if !Superblock::may_write_back(&self.block, &Crc) {
+            if !Superblock::write_back(&mut self.block, ending, &Crc) {
                 return Err(errno::EILSEQ);
+            }
+            if let Some(place) = self.block.get_mut(MARK) {
+                place.copy_from_slice(mark);
             }
             self.page.copy_in(0, &self.block[..])?;
             return self.io(Op::Write, flags, SUPERBLOCK, BLOCK_SIZE);
@@ -415,12 +420,12 @@ fn refused(label: &CStr, fault: Fault<Error>) -> Error {
         }
         Fault::NoRecord => (Fault::<&str>::NoRecord, errno::EUCLEAN),
         Fault::Missing(count) => (Fault::Missing(count), errno::EUCLEAN),
+        Fault::Outgrown { found, named } => (Fault::Outgrown { found, named }, errno::EUCLEAN),
     };
     if is_logged {
         pr_err!("{label}: not opened: {}\n", Shown(fault));
     }
     error
-        Fault::Outgrown { found, named } => (Fault::Outgrown { found, named }, errno::EUCLEAN),
 }
 
 impl Device for Disk {

@@ -477,7 +477,7 @@ impl Engine {
         let io = StoreIo::new(core.clone(), Event::Data(ticket));
         let mut bio = Bio::new(io, Op::Discard, Flags::NONE, at.number());
         // Dropping the bio ends it with an error.
-        if bio.set_len_bytes(len).is_ok() && Self::may_begin(core, Event::Data(ticket)) {
+        if bio.set_len_bytes(len).is_ok() && Self::may_begin(core) {
             bio.submit();
         }
     }

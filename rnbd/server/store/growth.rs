@@ -108,9 +108,9 @@ impl Growing {
         &self.superblock.uuid
     }
 
-    /// Returns whether the superblock is being written.
-    pub(super) fn is_ending(&self) -> bool {
-        self.growth.step() == Some(Step::Superblock)
+    /// Returns the superblock that is being written.
+    pub(super) fn ending(&self) -> Option<&Superblock> {
+        self.growth.ending()
     }
 
     /// Writes to memory what a step writes to the device; returns the memory, and its length in

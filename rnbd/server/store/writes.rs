@@ -14,7 +14,6 @@ use kernel::{
 use kernel_ext::pages::PageBlock;
 
 use super::{
-    disk,
     engine::{
         Engine,
         Event, //
@@ -48,18 +47,11 @@ impl Engine {
     /// Returns whether an IO may be begun whose bio is there; one that may not is an error. The
     /// memory of the bio may have taken longer than the lease, and another server may have the
     /// device. Sleeps.
-    pub(super) fn may_begin(core: &Core, event: Event) -> bool {
-        // The keeper of the mark waits for the end of that one.
-        let is_last = |event| {
-            matches!(event, Event::Grown)
-                && disk::writes_whole_blocks(core.device())
-                && core.growing().lock().is_ending()
-        };
+    pub(super) fn may_begin(core: &Core) -> bool {
         loop {
             match core.lease().state() {
                 Use::Permitted => return true,
                 Use::Failing | Use::Lost => return false,
-                Use::NotNow if is_last(event) => return false,
                 Use::NotNow => {
                     core.lease().tell_wait(core.device());
                     Lease::pause();
@@ -110,7 +102,7 @@ impl Engine {
         let io = StoreIo::new(core.clone(), event);
         let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
         // It has no data.
-        let may_begin = bio.set_len_bytes(0).is_ok() && Self::may_begin(core, event);
+        let may_begin = bio.set_len_bytes(0).is_ok() && Self::may_begin(core);
         if may_begin {
             bio.submit();
         }
@@ -151,7 +143,7 @@ impl Engine {
         // A priority that does not exist is ignored.
         let _ = bio.set_ioprio(prio);
         let added = match (sector, range) {
-            _ if !Self::may_begin(core, event) => Err(EIO),
+            _ if !Self::may_begin(core) => Err(EIO),
             (Some(_), Some((pages, offset, len))) => bio.add_pages(pages, offset, len),
             _ => Err(EIO),
         };

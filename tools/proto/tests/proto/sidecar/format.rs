@@ -244,14 +244,14 @@ fn every_bit_of_a_superblock_counts() {
 fn a_superblock_that_was_read_badly_is_not_written_back() {
     let (_, mut block) = superblock();
     // The size that the device has now is not looked at.
-    assert!(Superblock::may_write_back(&block, &Sum));
+    assert!(Superblock::write_back(&mut block, None, &Sum));
     // Another mark.
     block[SUPERBLOCK_BYTES..2 * SUPERBLOCK_BYTES].fill(0xff);
-    assert!(Superblock::may_write_back(&block, &Sum));
+    assert!(Superblock::write_back(&mut block, None, &Sum));
     for bit in 0..SUPERBLOCK_BYTES * 8 {
         let mut block = block;
         block[bit / 8] ^= 1 << (bit % 8);
-        assert!(!Superblock::may_write_back(&block, &Sum), "{bit}");
+        assert!(!Superblock::write_back(&mut block, None, &Sum), "{bit}");
     }
 }
 

@@ -18,7 +18,8 @@ use proto::sidecar::{
     layout::{
         Layout,
         Misfit,
-        SEGMENTS_MAX, //
+        SEGMENTS_MAX,
+        SUPERBLOCK, //
     },
     superblock::{
         Superblock,
@@ -275,6 +276,52 @@ fn the_file_says_how_it_stands_and_what_to_do_next() {
     ] {
         ends(&report(&growth, &layout, blocks), why);
     }
+}
+
+/// The mark of use is written with the superblock while a growth writes that, in any order of the
+/// two and of the reading before: the last one has the new superblock. What was read is none.
+#[test]
+fn a_mark_that_is_written_in_the_last_step_has_the_new_superblock() {
+    let old = superblock(1024);
+    let mut growth = Growth::new();
+    growth.start(&old, 9000).unwrap();
+    let mut last = None;
+    while growth.step() != Some(Step::Superblock) {
+        assert_eq!(growth.ending(), None, "before {last:?} has ended");
+        growth.ended(true);
+        last = growth.next_step();
+    }
+    let new = *growth.ending().unwrap();
+    assert_eq!(new.layout, *growth.layout().unwrap());
+    let (mut before, mut written) = ([0; BLOCK_BYTES], [0; BLOCK_BYTES]);
+    old.write(&mut before, SUPERBLOCK, &Sum);
+    growth.fill(Step::Superblock, 0, &mut written, &new.seal(&Sum), &Sum);
+    let parse = |block: &Block| Superblock::parse(block, SUPERBLOCK, 9000, &Sum);
+    for (ending, is_new) in [(growth.ending(), true), (None, false)] {
+        let mut is_right = true;
+        for order in ["crw", "rcw", "rwc"] {
+            let (mut disk, mut read) = (before, before);
+            for step in order.chars() {
+                match step {
+                    'c' => disk = written,
+                    'r' => read = disk,
+                    _ => {
+                        assert!(Superblock::write_back(&mut read, ending, &Sum));
+                        disk = read;
+                    }
+                }
+            }
+            is_right &= parse(&disk) == Ok(new);
+        }
+        assert_eq!(is_right, is_new);
+    }
+    assert_eq!(growth.ended(true), Some(new));
+    assert_eq!(growth.ending(), None);
+    // A bad reading does not stay either.
+    let mut bad = [7; BLOCK_BYTES];
+    assert!(!Superblock::write_back(&mut bad, None, &Sum));
+    assert!(Superblock::write_back(&mut bad, Some(&new), &Sum));
+    assert_eq!(parse(&bad), Ok(new));
 }
 
 #[test]
