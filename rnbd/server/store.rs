@@ -19,6 +19,7 @@
 mod blocks;
 mod claim;
 mod disk;
+mod ended;
 mod engine;
 mod files;
 mod growth;

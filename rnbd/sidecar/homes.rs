@@ -324,6 +324,14 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         }
     }
 
+    /// The flush was not begun: the next one covers what it was to.
+    pub fn undo_flush(&mut self) {
+        for slot in self.slots.borrow_mut() {
+            slot.fresh.add(&slot.fresh_before);
+            slot.fresh_before = Blocks::default();
+        }
+    }
+
     /// The flush has ended, and what it covers is durable.
     pub fn end_flush(&mut self) {
         for slot in self.slots.borrow_mut() {

@@ -27,7 +27,9 @@
 
 mod action;
 mod cached;
+mod ends;
 mod growing;
+mod refused;
 mod stages;
 mod tuples;
 
@@ -95,6 +97,8 @@ pub struct Store<R, H> {
     is_volatile: bool,
     rest: Rest,
     has_failed: bool,
+    /// The device may not be used for now.
+    is_held: bool,
 }
 
 /// A store in arrays.
@@ -125,6 +129,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             is_volatile,
             rest: Rest::None,
             has_failed: false,
+            is_held: false,
         }
     }
 
@@ -215,7 +220,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
                 self.set_stage(ticket, stage);
             }
         }
-        if self.has_failed {
+        if self.begins_nothing() {
             for ticket in self.stages.at(Stage::Ready).iter() {
                 self.set_stage(ticket, Stage::Done(false));
             }
@@ -242,7 +247,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
                     }
                     Stage::Homes
                 }
-                None if self.has_failed => Stage::Done(false),
+                None if self.begins_nothing() => Stage::Done(false),
                 None => return true,
             };
             self.set_stage(ticket, stage);
@@ -260,7 +265,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             _ if loads.contains(&Load::Failed) => Stage::Done(false),
             _ if loads.contains(&Load::Pending) => Stage::Homes,
             Kind::Read => Stage::Data,
-            _ if self.has_failed => Stage::Done(false),
+            _ if self.begins_nothing() => Stage::Done(false),
             Kind::Write { .. } if self.has_fresh(queued) => Stage::Fresh,
             _ => Stage::Ready,
         }
@@ -307,7 +312,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
 
     /// Starts a record with the writes that are ready, or a mark.
     fn start_record(&mut self) -> Option<Action> {
-        if self.has_failed {
+        if self.begins_nothing() {
             return None;
         }
         let mut entries = 0usize;
@@ -357,11 +362,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             self.fail();
             Stage::Done(false)
         };
-        for ticket in self.stages.at(Stage::Started).iter() {
-            if self.queue.get(ticket).is_some_and(Self::is_write) {
-                self.set_stage(ticket, stage);
-            }
-        }
+        self.end_record(stage);
     }
 
     /// The data of a request were read, written or discarded.
@@ -402,7 +403,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     }
 
     fn start_home(&mut self, is_starved: bool) -> Option<Action> {
-        let is_allowed = !self.has_failed && self.homes.writing_count() < HOME_WRITES_MAX;
+        let is_allowed = !self.begins_nothing() && self.homes.writing_count() < HOME_WRITES_MAX;
         if !is_allowed || !self.is_pressed(is_starved) {
             return None;
         }
@@ -452,7 +453,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// Starts a flush that a request waits for, or that settles records. `is_starved`: one waits
     /// for slots.
     fn start_flush(&mut self, is_starved: bool) -> Option<Action> {
-        if self.flushing.is_some() || self.has_failed {
+        if self.flushing.is_some() || self.begins_nothing() {
             return None;
         }
         let is_stuck = || is_starved && self.homes.has_fresh();
@@ -489,10 +490,6 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             self.homes.end_flush();
             self.cached.end_flush();
         }
-        for ticket in self.stages.at(Stage::Started).iter() {
-            if self.queue.get(ticket).is_some_and(Self::is_flush) {
-                self.set_stage(ticket, Stage::Done(is_ok));
-            }
-        }
+        self.end_flushes(is_ok);
     }
 }

@@ -124,7 +124,8 @@ impl Engine {
         self.store.data_done(ticket, is_ok, &mut self.pages);
     }
 
-    fn fail(&mut self, piece: &Piece, error: Error) {
+    /// A piece of a request has failed.
+    pub(super) fn fail(&mut self, piece: &Piece, error: Error) {
         if let Some(Some(job)) = self.jobs.get_mut(piece.job) {
             job.fail(error);
         }

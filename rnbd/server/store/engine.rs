@@ -36,10 +36,7 @@ use super::{
     BLOCK_SIZE, //
 };
 use crate::{
-    server::session::{
-        CHANGES_LIMIT,
-        LOG_LIMIT, //
-    },
+    server::session::CHANGES_LIMIT,
     sidecar::{
         homes::Slot,
         idle::{
@@ -197,13 +194,14 @@ impl Engine {
             is_draining = core.is_draining();
             self.look_at_clock(core);
             is_idle = true;
-            while let Some((event, result)) = core.next_ended() {
-                self.ended(core, event, result);
+            while let Some(ended) = core.next_ended() {
+                self.ended(core, ended);
                 is_idle = false;
             }
             match core.lease().state() {
-                // IO of a device that answers with errors is one as soon as it is begun.
-                Use::Permitted | Use::Failing => {}
+                Use::Permitted => self.store.permit(true),
+                // IO of a device that answers with errors is one before it is begun.
+                Use::Failing => self.store.permit(false),
                 // The keeper of the mark says when to go on.
                 Use::NotNow => {
                     core.lease().tell_wait(core.device());
@@ -405,38 +403,6 @@ impl Engine {
         }
     }
 
-    /// An IO has ended.
-    fn ended(&mut self, core: &Arc<Core>, event: Event, result: Result) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        let result = match (event, result) {
-            (Event::Data(ticket), Err(_)) if self.store.needs_no_data(ticket, &self.pages) => {
-                Ok(())
-            }
-            _ => result,
-        };
-        let is_ok = result.is_ok();
-        match event {
-            Event::HomeRead(slot) => {
-                let is_ok = is_ok && self.pages.load(slot).is_ok();
-                self.store.home_read(slot, is_ok);
-            }
-            Event::Record => self.store.record_written(is_ok),
-            Event::HomeWritten(slot) => self.store.home_written(slot, is_ok),
-            Event::Flushed => self.store.flushed(is_ok),
-            Event::Grown => self.growth_step_ended(core, result),
-            Event::Data(ticket) if self.is_scrub(ticket) => {
-                self.scrub_piece_read(core, ticket, result);
-            }
-            Event::Data(ticket) => self.data_ended(ticket, result),
-            Event::ReadBack(ticket) => self.block_read_back(core, ticket, is_ok),
-        }
-        let is_of_sidecar = !matches!(event, Event::Data(_) | Event::ReadBack(_) | Event::Grown);
-        if !is_ok && is_of_sidecar && LOG_LIMIT.allow().is_some() {
-            let name = core.device().name().unwrap_or_default();
-            pr_err!("{name}: IO of the sidecar has failed: {:?}\n", result.err());
-        }
-    }
-
     /// Starts the IO of the data of a request.
     fn start_data(&mut self, core: &Arc<Core>, ticket: Ticket, fua: bool) {
         let piece = self.pieces.get(ticket).copied().flatten();
@@ -477,7 +443,7 @@ impl Engine {
         let io = StoreIo::new(core.clone(), Event::Data(ticket));
         let mut bio = Bio::new(io, Op::Discard, Flags::NONE, at.number());
         // Dropping the bio ends it with an error.
-        if bio.set_len_bytes(len).is_ok() && Self::may_begin(core) {
+        if bio.set_len_bytes(len).is_ok() && Self::may_begin(core, &bio) {
             bio.submit();
         }
     }

@@ -85,8 +85,6 @@ pub(super) struct Growing {
     superblock: KBox<Superblock>,
     /// Who has the device open, as the mark beside the superblock says.
     holder: Holder,
-    /// The device has got the step that is being taken.
-    was_begun: bool,
     /// While a growth runs.
     memory: Option<Memory>,
 }
@@ -98,7 +96,6 @@ impl Growing {
             growth: Growth::new(),
             superblock,
             holder,
-            was_begun: false,
             memory: None,
         }
     }
@@ -221,34 +218,32 @@ impl Engine {
             false => Flags::NONE,
         };
         let how = (Op::Write, Flags::META | fua, 0);
-        let was_begun = match step {
+        match step {
             Step::Flush => self.submit_flush(core, event),
             _ => self.submit_range(core, event, how, Sector::of(place), range),
-        };
-        // Its end is looked at by who has the engine.
-        core.growing().lock().was_begun = was_begun;
+        }
         true
     }
 
-    /// The step was taken, or has failed.
+    /// The step was taken, or has failed; `was_begun`: the device has got it.
     #[cold]
     #[inline(never)]
-    pub(super) fn growth_step_ended(&mut self, core: &Core, result: Result) {
+    pub(super) fn growth_step_ended(&mut self, core: &Core, result: Result, was_begun: bool) {
         let name = core.device().name().unwrap_or_default();
         let mut growing = core.growing().lock();
         let step = growing.growth.step();
-            self.store.grown(self.layout.device_blocks());
         let grown = growing.growth.ended(result.is_ok());
         if let Some(superblock) = grown {
             let before = self.layout.data_blocks();
             self.layout = superblock.layout;
             core.set_data_blocks(&self.layout);
+            self.store.grown(self.layout.device_blocks());
             *growing.superblock = superblock;
             let after = core.data_blocks();
             pr_info!("{name}: grown from {before} to {after} data blocks\n");
         }
         if let (Err(error), Some(step)) = (result, step) {
-            self.store.growth_failed(step, growing.was_begun);
+            self.store.growth_failed(step, was_begun);
             pr_err!(
                 "{name}: growth failed at {}: {error:?}: the device is used with the size that it \
                  had\n",

@@ -9,6 +9,7 @@ use block_ext::{
         BioPool, //
     },
 };
+use core::cell::Cell;
 use kernel::{
     prelude::*,
     sync::{
@@ -52,6 +53,7 @@ use kernel_ext::{
 use rtrs_server::Operation;
 
 use super::{
+    ended::Ended,
     engine::{
         Engine,
         Event,
@@ -146,7 +148,7 @@ pub(super) struct Core {
     drained: Completion,
     /// What has ended; there is room for all IO that can be in flight.
     #[pin]
-    ended: IrqLock<KVec<(Event, Result)>>,
+    ended: IrqLock<KVec<Ended>>,
     #[pin]
     ports: Mutex<KVec<Arc<Port>>>,
     #[pin]
@@ -428,7 +430,7 @@ impl Core {
     }
 
     /// Takes something that has ended.
-    pub(super) fn next_ended(&self) -> Option<(Event, Result)> {
+    pub(super) fn next_ended(&self) -> Option<Ended> {
         self.ended.lock().pop()
     }
 }
@@ -437,12 +439,23 @@ impl Core {
 pub(super) struct StoreIo {
     core: Arc<Core>,
     event: Event,
+    is_refused: Cell<bool>,
 }
 
 impl StoreIo {
     /// Creates one, whose end is `event`.
     pub(super) fn new(core: Arc<Core>, event: Event) -> Self {
-        Self { core, event }
+        Self {
+            core,
+            event,
+            is_refused: Cell::new(false),
+        }
+    }
+
+    /// It will not be begun.
+    #[cold]
+    pub(super) fn refuse(&self) {
+        self.is_refused.set(true);
     }
 }
 
@@ -458,12 +471,13 @@ impl BioData for StoreIo {
     }
 
     fn end(self, result: Result) {
+        let ended = Ended {
+            event: self.event,
+            result,
+            is_refused: self.is_refused.get(),
+        };
         // There is room: see `EVENTS_MAX`.
-        let _ = self
-            .core
-            .ended
-            .lock()
-            .push_within_capacity((self.event, result));
+        let _ = self.core.ended.lock().push_within_capacity(ended);
         Core::kick(&self.core);
     }
 }

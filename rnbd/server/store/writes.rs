@@ -44,14 +44,17 @@ pub(super) const fn durable(fua: bool) -> Flags {
 }
 
 impl Engine {
-    /// Returns whether an IO may be begun whose bio is there; one that may not is an error. The
-    /// memory of the bio may have taken longer than the lease, and another server may have the
-    /// device. Sleeps.
-    pub(super) fn may_begin(core: &Core) -> bool {
+    /// Returns whether an IO may be begun whose bio is there; one that may not is refused, and the
+    /// caller drops it. The memory of the bio may have taken longer than the lease, and another
+    /// server may have the device. Sleeps.
+    pub(super) fn may_begin(core: &Core, bio: &Bio<StoreIo>) -> bool {
         loop {
             match core.lease().state() {
                 Use::Permitted => return true,
-                Use::Failing | Use::Lost => return false,
+                Use::Failing | Use::Lost => {
+                    bio.data().refuse();
+                    return false;
+                }
                 Use::NotNow => {
                     core.lease().tell_wait(core.device());
                     Lease::pause();
@@ -96,17 +99,15 @@ impl Engine {
         self.submit_flush(core, Event::Flushed);
     }
 
-    /// Flushes the device's cache; returns whether that was begun.
-    pub(super) fn submit_flush(&mut self, core: &Arc<Core>, event: Event) -> bool {
+    /// Flushes the device's cache.
+    pub(super) fn submit_flush(&mut self, core: &Arc<Core>, event: Event) {
         self.in_flight = self.in_flight.saturating_add(1);
         let io = StoreIo::new(core.clone(), event);
         let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
         // It has no data.
-        let may_begin = bio.set_len_bytes(0).is_ok() && Self::may_begin(core);
-        if may_begin {
+        if bio.set_len_bytes(0).is_ok() && Self::may_begin(core, &bio) {
             bio.submit();
         }
-        may_begin
     }
 
     /// Submits the IO of one block of the sidecar; without a place or memory it fails.
@@ -127,8 +128,7 @@ impl Engine {
         );
     }
 
-    /// Submits an IO of a range of memory from a sector of the device on; returns whether it was
-    /// begun.
+    /// Submits an IO of a range of memory from a sector of the device on.
     pub(super) fn submit_range(
         &mut self,
         core: &Arc<Core>,
@@ -136,22 +136,20 @@ impl Engine {
         (op, flags, prio): (Op, Flags, u16),
         sector: Option<Sector>,
         range: Option<(Arc<PageBlock>, usize, u32)>,
-    ) -> bool {
+    ) {
         self.in_flight = self.in_flight.saturating_add(1);
         let io = StoreIo::new(core.clone(), event);
         let mut bio = Bio::new(io, op, flags, sector.map_or(u64::MAX, Sector::number));
         // A priority that does not exist is ignored.
         let _ = bio.set_ioprio(prio);
         let added = match (sector, range) {
-            _ if !Self::may_begin(core) => Err(EIO),
+            _ if !Self::may_begin(core, &bio) => Err(EIO),
             (Some(_), Some((pages, offset, len))) => bio.add_pages(pages, offset, len),
             _ => Err(EIO),
         };
         // Dropping the bio ends it with an error.
-        let may_begin = added.is_ok();
-        if may_begin {
+        if added.is_ok() {
             bio.submit();
         }
-        may_begin
     }
 }

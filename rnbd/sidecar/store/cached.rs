@@ -56,6 +56,12 @@ impl Cached {
         self.in_flight = None;
     }
 
+    /// The flush was not begun.
+    pub(super) fn undo_flush(&mut self) {
+        let both = [self.in_flight.take(), self.next];
+        self.next = both.into_iter().flatten().min();
+    }
+
     /// Returns the first and the last record with a write that has failed, while a replay needs
     /// the last one.
     fn unsettled(&self, settled: u64) -> Option<(u64, u64)> {

@@ -168,6 +168,8 @@ def test_a_lease_ends_while_a_disk_does_not_answer(pair: Lab) -> None:
     # What answers with errors does so at once, and can be closed.
     for disk in (closed, back):
         ok(lab.client.try_run(reads(disk, 3), 20).code, "a disk that answers with errors is read")
+    # What was not begun ends no writes of one that answers again.
+    ok(lab.client.try_run(writes(back, 5), 20).code, "a disk that answers with errors is written")
     closed.unmap()
     ok(all(job.running for job in jobs), "a write has ended without its disk")
     # Another server has taken the second one, and written its mark: nothing else is written there.

@@ -128,6 +128,7 @@ pub(crate) enum Event {
     WriteIsLost(usize),
     FlushFails(Loss),
     NoHome,
+    IsRefused,
     MarkComes,
     BlockChanges(usize),
 }
@@ -191,6 +192,7 @@ impl World {
     /// Lets an event happen, and the store do what it wants; `None` if it cannot happen.
     pub(crate) fn after(&self, setting: &Setting, shape: &mut Shape, event: Event) -> Option<Self> {
         let mut world = self.clone();
+        world.store.permit(true);
         match event {
             Event::Submit => {
                 // The device does not rest any more, unless it is closed after this.
@@ -205,6 +207,7 @@ impl World {
             Event::FuaFails(number, loss) => world.fua_fails(number, loss),
             Event::FlushFails(loss) => world.flush_fails(loss),
             Event::NoHome => world.fault = Some(Fault::NoHome { is_over: false }),
+            Event::IsRefused => world.fault = Some(Fault::Refused { is_over: false }),
             Event::MarkComes => world.mark_comes(setting, shape),
             Event::BlockChanges(place) => {
                 world.fault = Some(Fault::Changed(place));
@@ -299,6 +302,9 @@ impl World {
     }
 
     fn act(&mut self, setting: &Setting, shape: &mut Shape, action: Action) {
+        if self.is_refused(&action) {
+            return;
+        }
         let layout = self.layout;
         match action {
             Action::ReadHome { slot, group } => {
@@ -324,7 +330,9 @@ impl World {
                 let at = layout.home(group).unwrap();
                 let mut bytes = part.bytes();
                 let is_whole = setting.volume.superblock().version == Version::One;
-                assert_eq!(bytes.len() == BLOCK_BYTES, is_whole);
+                // All of it, if that was not begun when it was to be.
+                let is_again = matches!(self.fault, Some(Fault::Refused { .. }));
+                assert!(is_again || (bytes.len() == BLOCK_BYTES) == is_whole);
                 if setting.mistake == Mistake::LastSectorLeftOut {
                     bytes.end = (bytes.start + 512).min(bytes.end);
                 }

@@ -10,6 +10,7 @@ mod growth;
 mod order;
 mod patrol;
 mod record;
+mod refused;
 mod replay;
 mod rest;
 mod sets;
@@ -94,8 +95,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
                 sequence,
                 tail: 5,
                 flushed: 0,
-            },
                 device_blocks: 0,
+            },
             &seal,
             &Any,
         );

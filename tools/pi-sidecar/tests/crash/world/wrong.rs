@@ -13,7 +13,10 @@ use proto::sidecar::{
         Head,
         Record, //
     },
-    store::Memory,
+    store::{
+        Action,
+        Memory, //
+    },
     superblock::Version,
     tuple::Tuple,
     Block,
@@ -74,6 +77,8 @@ pub(crate) enum Fault {
     Failed,
     /// The next reading of a PI block fails, or has failed.
     NoHome { is_over: bool },
+    /// The next IO of the store is not begun, or was not, as the lease has ended.
+    Refused { is_over: bool },
     /// The superblock is that from before the growth, or will be.
     LateMark,
     /// A bit of a block has changed.
@@ -101,6 +106,7 @@ impl World {
         if self.flushing[STORE].is_some() {
             events.extend(Loss::EACH.map(Event::FlushFails));
         }
+        events.push(Event::IsRefused);
         if setting.faults != Faults::All {
             return;
         }
@@ -108,6 +114,24 @@ impl World {
             events.push(Event::NoHome);
         }
         events.extend((0..setting.places).map(Event::BlockChanges));
+    }
+
+    /// Returns whether an IO is not begun. Until the next event the device is not to be used.
+    pub(super) fn is_refused(&mut self, action: &Action) -> bool {
+        if self.fault != Some(Fault::Refused { is_over: false }) {
+            return false;
+        }
+        match *action {
+            Action::ReadHome { slot, .. } => self.store.home_read(slot, false),
+            Action::WriteRecord { .. } => self.store.record_refused(),
+            Action::Data { ticket, .. } => self.store.data_refused(ticket, &mut self.pages),
+            Action::WriteHome { slot, .. } => self.store.home_refused(slot),
+            Action::Flush => self.store.flush_refused(),
+            Action::ReadBack(_) | Action::Answer { .. } => return false,
+        }
+        self.fault = Some(Fault::Refused { is_over: true });
+        self.store.permit(false);
+        true
     }
 
     /// A write is acknowledged and nowhere.
