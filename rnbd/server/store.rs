@@ -53,6 +53,7 @@ use kernel::{
 };
 use kernel_ext::{
     crc,
+    module_param_word,
     sync::Completion,
     sysfs::Directory,
     workqueue::{
@@ -88,6 +89,17 @@ use crate::{
 };
 
 pub(crate) use self::port::Port;
+
+module_param_word!(
+    SIDECAR,
+    "sidecar",
+    [c"auto", c"off"],
+    "Whether devices are looked at for a sidecar when they are opened: auto uses those that have \
+     one through it, off reads nothing, and exports all as they are (default: auto)"
+);
+
+/// The number of `off`.
+const OFF: u32 = 1;
 
 /// The size of a block, as the block layer has it.
 pub(super) const BLOCK_SIZE: u32 = BLOCK_BYTES as u32;
@@ -183,7 +195,7 @@ impl Volumes {
         )
     }
 
-    /// Returns whether `device` has a sidecar. Sleeps.
+    /// Returns whether `device` has a sidecar, and is to be used through it. Sleeps.
     ///
     /// # Errors
     ///
@@ -195,6 +207,9 @@ impl Volumes {
                 pr_err!("{label}: not opened: it has no size\n");
             }
             return Err(ENXIO);
+        }
+        if SIDECAR.get() == OFF {
+            return Ok(false);
         }
         let Some(mut disk) = Disk::of_blocks(device.clone(), self.sync_bios.clone())? else {
             return Ok(false);

@@ -8,6 +8,7 @@ from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
 from vmlab.tests.paths import SUSPENDED, dm_disk
+from vmlab.tests.pi_store import SIDECAR
 
 SCAN_MS = 1500          # of a read of the partition table
 EXPORTS = "/sys/class/rnbd-server/ctl/devices"
@@ -373,6 +374,16 @@ def test_a_silent_disk_keeps_no_other_from_being_opened(pair: Lab) -> None:
     pair.server.run(f"dmsetup resume {SUSPENDED}")
     writer.ok(60)
     eq(read_block(silent), 0, "a read of the disk that was silent")
+    silent.unmap()
+    # A server that looks for no sidecar reads nothing: it has opened the disk before that answers.
+    eq(pair.server.write(SIDECAR, "off"), "")
+    pair.defer(pair.server.write, SIDECAR, "auto")
+    pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
+    mark = pair.server.log_mark()
+    writer = pair.client.start_job(f"echo '{rnbd.request(pair, silent.remote)}' > {rnbd.CONTROL}/map_device", 200)
+    until(lambda: pair.server.log_matches("'dm-0'.* opened as", mark), 20, "the server has opened the silent disk")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")
+    writer.ok(60)
 
 
 @needs(wires=1, timeout=240)

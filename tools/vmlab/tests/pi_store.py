@@ -19,6 +19,7 @@ from vmlab.tests.pi import PARAMETER, client_stats, map_with, no_errors, server_
 
 TOOL = "/usr/bin/pi-sidecar"
 DEVICES = "/sys/class/rnbd-server/ctl/devices"
+SIDECAR = "/sys/module/rnbd_server/parameters/sidecar"
 # A journal of so many slots, with the superblock, ends before the first MiB, where the data begin.
 DATA = 256
 
@@ -344,6 +345,16 @@ def test_a_device_that_stands_still_keeps_no_other_waiting(pair: Lab) -> None:
     eq(scrub(pair, "dm-0")["bad"], 0)
 
 
+def is_exported_as_it_is(lab: Lab, device: str, mib: int) -> None:
+    """Where an administrator has said so nobody looks at it."""
+    eq(lab.server.write(SIDECAR, "off"), "")
+    lab.defer(lab.server.write, SIDECAR, "auto")
+    disk = map_with(lab, "auto", device)
+    eq((client_stats(disk)["mode"], disk.sectors), ("wire", mib * 2048))
+    disk.unmap()
+    eq(lab.server.write(SIDECAR, "auto"), "")
+
+
 @needs(wires=1)
 def test_a_device_that_fails_loses_no_other_block(pair: Lab) -> None:
     """A block that cannot be written is an error, its neighbours are not; without journal there are no writes."""
@@ -364,6 +375,7 @@ def test_a_device_that_fails_loses_no_other_block(pair: Lab) -> None:
     mark = pair.server.log_mark()
     eq(rnbd.try_map(pair, rnbd.request(pair, "dm-0")), "EUCLEAN")
     ok(pair.server.log_matches("its superblock is damaged: .pi-sidecar fsck --repair", mark), "no cure in the log")
+    is_exported_as_it_is(pair, "dm-0", 16)
     # One without a path answers nothing but errors: it is no plain disk.
     become(pair, NO_PATH)
     mark = pair.server.log_mark()
