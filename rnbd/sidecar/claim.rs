@@ -32,6 +32,7 @@
 //! A [`Claim`] decides; its user carries out the steps, one after the other, and says how much time
 //! has passed.
 
+pub mod advance;
 pub mod mark;
 
 use self::mark::Found;
@@ -65,10 +66,6 @@ const _: () = {
     assert!(times.interval_ms * 2 < times.lease_ms);
     assert!(times.settle_ms < times.lease_ms && times.lease_ms < times.stale_ms);
 };
-
-/// The number of steps after which a device is too slow to be opened: each write of a mark, or each
-/// look before it, took [`Timing::settle_ms`] or longer. An opening has seven at most.
-pub const STEPS_MAX: u32 = 16;
 
 /// Action of the user of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -58,6 +58,13 @@ use crate::{
     shown::Shown,
     sidecar::{
         claim::{
+            advance::{
+                self,
+                Advance,
+                End,
+                Errand,
+                Next, //
+            },
             mark::{
                 Found,
                 Holder,
@@ -67,9 +74,7 @@ use crate::{
                 NODE_BYTES, //
             },
             Claim,
-            Step,
-            Timing,
-            STEPS_MAX, //
+            Timing, //
         },
         superblock::Superblock, //
     },
@@ -77,9 +82,6 @@ use crate::{
 
 /// The sector of a device that no server has open.
 const FREE: Sector = [0; MARK_BYTES];
-
-/// The least time between two renewals, in milliseconds.
-const SOON_MS: u32 = 100;
 
 /// Returns who this server is to others.
 fn holder(boot: Boot) -> Holder {
@@ -112,94 +114,97 @@ impl Means {
     }
 
     /// Reads the sector of the mark.
-    fn read(&mut self, lease: &Lease) -> Result {
+    fn read(&mut self, advance: &mut Advance, lease: &Lease) -> Result {
         let sector = self.disk.read_mark();
         self.pass(lease);
         let (found, holder) = Found::parse(&sector?, &Crc);
         self.found = Other(holder);
-        match self.claim.read(found) {
+        match advance.read(&mut self.claim, found) {
             true => Ok(()),
             false => Err(errno::EILSEQ),
         }
     }
 
-    /// Writes the mark; `EUCLEAN` if it would be the first one and there is no sidecar any more.
-    fn write(&mut self, lease: &Lease, is_first: bool, ending: Option<&Superblock>) -> Result {
-        if is_first && !self.disk.is_of_sidecar() {
-            return Err(errno::EUCLEAN);
-        }
+    /// Writes a mark, or removes it; `ending`: as for [`Disk::write_mark`].
+    fn write(
+        &mut self,
+        advance: &mut Advance,
+        lease: &Lease,
+        (is_mark, durable): (bool, bool),
+        ending: Option<&Superblock>,
+    ) -> Result {
         let mut sector = FREE;
-        self.stamp = self.stamp.wrapping_add(1);
-        self.holder.mark(self.stamp, &mut sector, &Crc);
-        let written = self.disk.write_mark(&sector, is_first, ending);
+        if is_mark {
+            self.stamp = self.stamp.wrapping_add(1);
+            self.holder.mark(self.stamp, &mut sector, &Crc);
+        }
+        let written = self.disk.write_mark(&sector, durable, ending);
         self.pass(lease);
         written?;
-        self.claim.written();
+        advance.written(&mut self.claim);
         Ok(())
     }
 
-    /// Does what the claim wants until it wants to rest; returns what is the matter then, or
-    /// `ETIMEDOUT` if the device is too slow. `ending`: as for [`Disk::write_mark`]. Sleeps.
+    /// Waits, and says for whom.
+    fn wait(&mut self, advance: &mut Advance, lease: &Lease, ms: u32, label: Option<&CStr>) {
+        if let Some(label) = label.filter(|_| LOG_LIMIT.allow().is_some()) {
+            pr_info!(
+                "{label}: it is marked as in use by {}: waiting {ms} ms whether the mark changes\n",
+                Shown(self.found)
+            );
+        }
+        fsleep(Delta::from_millis(ms.into()));
+        self.pass(lease);
+        advance.waited(&mut self.claim);
+    }
+
+    /// Does an errand; returns what has come of it, or the error of the device. `ending`: as for
+    /// [`Disk::write_mark`]. Sleeps.
     fn advance(
         &mut self,
+        errand: Errand,
         lease: &Lease,
         label: &CStr,
         ending: Option<&Superblock>,
-    ) -> Result<Step> {
-        for _ in 0..STEPS_MAX {
+    ) -> Result<End> {
+        self.pass(lease);
+        let mut advance = Advance::new(errand, &mut self.claim);
+        loop {
             self.pass(lease);
-            let step = self.claim.step();
-            let done = match step {
-                Step::Read => self.read(lease),
-                Step::Write { is_first } => self.write(lease, is_first, ending),
-                Step::Wait(ms) => {
-                    if self.claim.is_watching() && LOG_LIMIT.allow().is_some() {
-                        pr_info!(
-                            "{label}: it is marked as in use by {}: waiting {ms} ms whether the \
-                             mark changes\n",
-                            Shown(self.found)
-                        );
-                    }
-                    fsleep(Delta::from_millis(ms.into()));
-                    self.pass(lease);
-                    self.claim.waited();
+            let (is_of_sidecar, state) = (self.disk.is_of_sidecar(), lease.state());
+            let is_permitted = state == Use::Permitted;
+            let done = match advance.next(&mut self.claim, is_of_sidecar, is_permitted) {
+                Next::Read => self.read(&mut advance, lease),
+                Next::Write { durable } => self.write(&mut advance, lease, (true, durable), ending),
+                Next::Remove => self.write(&mut advance, lease, (false, true), ending),
+                Next::Wait { ms, is_watching } => {
+                    self.wait(&mut advance, lease, ms, is_watching.then_some(label));
                     Ok(())
                 }
-                Step::Rest | Step::Busy | Step::Lost => {
+                Next::End(end) => {
                     lease.lasts(self.known_ms.saturating_add(self.claim.lease_ms().into()));
-                    return Ok(step);
+                    return Ok(end);
                 }
             };
-            if done.is_err() {
-                self.claim.failed();
-                done?;
+            if let Err(error) = done {
+                advance.failed(&mut self.claim);
+                return Err(error);
             }
         }
-        Err(ETIMEDOUT)
     }
 
     /// Removes the mark, unless another one is in its place. Nothing of the device is in use any
     /// more. Sleeps.
     fn release(&mut self, lease: &Lease, label: &CStr) {
-        self.pass(lease);
-        self.claim.renew();
-        let removed = match self.claim.step() {
-            Step::Read => self.read(lease),
-            _ => return,
+        let removed = match self.advance(Errand::Release, lease, label, None) {
+            Ok(End::Removed) => return,
+            Ok(_) => EBUSY,
+            Err(error) => error,
         };
-        self.pass(lease);
-        let removed = removed.and_then(|()| match self.claim.step() {
-            Step::Write { .. } if lease.state() == Use::Permitted => {
-                self.disk.write_mark(&FREE, true, None)
-            }
-            _ => Err(EBUSY),
-        });
-        if let Err(error) = removed {
-            pr_warn!(
-                "{label}: its mark of use cannot be removed: {error:?}: the next opening waits \
-                 some seconds\n"
-            );
-        }
+        pr_warn!(
+            "{label}: its mark of use cannot be removed: {removed:?}: the next opening waits some \
+             seconds\n"
+        );
     }
 }
 
@@ -266,14 +271,19 @@ impl Keeper {
             known_ms: 0,
         };
         let shown: &CStr = &label;
-        let step = means.advance(&lease, shown, None).inspect_err(|error| {
+        let end = match means.advance(Errand::Take, &lease, shown, None) {
+            Ok(End::NoSidecar) => Err(errno::EUCLEAN),
+            Ok(End::TooSlow) => Err(ETIMEDOUT),
+            end => end,
+        };
+        let end = end.inspect_err(|error| {
             if LOG_LIMIT.allow().is_some() {
                 pr_err!(
                     "{shown}: not opened: its mark of use cannot be read or written: {error:?}\n"
                 );
             }
         })?;
-        if step != Step::Rest {
+        if end != End::Held {
             if LOG_LIMIT.allow().is_some() {
                 pr_err!(
                     "{shown}: not opened: {} uses the device: unmap it there; if that server is \
@@ -323,16 +333,14 @@ impl Keeper {
         let growing = core.as_ref().filter(|_| means.disk.writes_whole_blocks());
         let growing = growing.map(|core| core.growing().lock());
         let ending = growing.as_ref().and_then(|growing| growing.ending());
-        means.pass(&self.lease);
-        means.claim.renew();
-        let step = means.advance(&self.lease, &self.label, ending);
-        let is_lost = matches!(step, Ok(Step::Lost | Step::Busy));
+        let end = means.advance(Errand::Renew, &self.lease, &self.label, ending);
+        let is_lost = end.is_ok_and(End::is_lost);
         if is_lost {
             // The last step of a growth, which waits for this, is not taken any more.
             self.lease.lose();
         }
         drop(growing);
-        let rest_ms = means.claim.rest_ms().max(SOON_MS);
+        let rest_ms = advance::rest_ms(&means.claim);
         // Its own was found last, and written late: another one's may have been there.
         let found = match means.found.0 == Some(means.holder) {
             true => Other(None),
@@ -340,7 +348,7 @@ impl Keeper {
         };
         drop(means);
         let label: &CStr = &self.label;
-        match step {
+        match end {
             _ if is_lost => {
                 pr_err!(
                     "{label}: fenced: {} has taken the device: no more reads and writes until it \
@@ -348,8 +356,9 @@ impl Keeper {
                     Shown(found)
                 );
             }
-            Ok(_) => self.lease.answered(true),
-            Err(error) => {
+            Ok(End::Held) => self.lease.answered(true),
+            end => {
+                let error = end.err().unwrap_or(ETIMEDOUT);
                 self.lease.answered(false);
                 if LOG_LIMIT.allow().is_some() {
                     pr_err!("{label}: its mark of use cannot be written anew: {error:?}\n");

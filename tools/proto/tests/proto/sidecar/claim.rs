@@ -9,6 +9,7 @@
 //! closes the device writes at most [`IN_FLIGHT`](server::IN_FLIGHT) ticks later, as all IO is that
 //! is in flight at the end of a lease.
 
+mod advance;
 mod names;
 mod server;
 

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a server does about its mark when it opens a device, while it has it open, and when it
+//! closes it: one [`Errand`] each.
+//!
+//! The caller does what [`Advance::next`] wants, and says how that has ended. A [`Claim`] decides
+//! who has the device; here is what the server makes of that.
+
+use super::{
+    mark::Found,
+    Claim,
+    Step, //
+};
+
+/// The number of steps after which a device is too slow to be opened: each write of a mark, or each
+/// look before it, took [`settle_ms`](super::Timing::settle_ms) or longer. An opening has seven at
+/// most.
+pub const STEPS_MAX: u32 = 16;
+
+/// The least time between two renewals, in milliseconds.
+pub const SOON_MS: u32 = 100;
+
+/// What a server is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// It opens the device.
+    Take,
+    /// It has the device open, and the mark is due.
+    Renew,
+    /// It closes the device, of which nothing is in use any more.
+    Release,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Read the sector of the mark: [`Advance::read`].
+    Read,
+    /// Write a mark that was never written before, with FUA if it is to be `durable`:
+    /// [`Advance::written`].
+    Write {
+        /// It has to be durable when the write ends.
+        durable: bool,
+    },
+    /// Remove the mark, durably: [`Advance::written`].
+    Remove,
+    /// Wait for so long at least: [`Advance::waited`].
+    Wait {
+        /// Milliseconds.
+        ms: u32,
+        /// The mark of another server is waited for, which is to be told.
+        is_watching: bool,
+    },
+    /// Nothing.
+    End(End),
+}
+
+/// What has come of an errand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The server has the device.
+    Held,
+    /// Another one has it, and this one never had.
+    Busy,
+    /// Another one has taken it.
+    Lost,
+    /// The device is not that of a sidecar any more.
+    NoSidecar,
+    /// The mark takes too long to be read and written.
+    TooSlow,
+    /// The mark is gone.
+    Removed,
+    /// The mark was left where it is: it may be that of another one.
+    Left,
+}
+
+/// How far an errand has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advance {
+    errand: Errand,
+    steps: u32,
+    end: Option<End>,
+}
+
+impl Advance {
+    /// Begins an errand. [`Claim::pass`] was called just before, as before each of the others.
+    pub fn new(errand: Errand, claim: &mut Claim) -> Self {
+        if errand != Errand::Take {
+            claim.renew();
+        }
+        Self {
+            errand,
+            steps: 0,
+            end: None,
+        }
+    }
+
+    /// Returns what to do next. `is_of_sidecar`: block 0 was that of a sidecar when it was read
+    /// last. `is_permitted`: the device may be used now.
+    pub fn next(&mut self, claim: &mut Claim, is_of_sidecar: bool, is_permitted: bool) -> Next {
+        if let Some(end) = self.end {
+            return Next::End(end);
+        }
+        if self.steps == STEPS_MAX {
+            return Next::End(End::TooSlow);
+        }
+        self.steps = self.steps.saturating_add(1);
+        match (self.errand, claim.step()) {
+            (_, Step::Read) => Next::Read,
+            // What is there is of another server if this one's lease has ended.
+            (Errand::Release, Step::Write { .. }) if is_permitted => Next::Remove,
+            (Errand::Release, _) => Next::End(End::Left),
+            // The first mark would make nonsense of what another program has made of the device.
+            (_, Step::Write { is_first: true }) if !is_of_sidecar => {
+                claim.failed();
+                Next::End(End::NoSidecar)
+            }
+            (_, Step::Write { is_first }) => Next::Write { durable: is_first },
+            (_, Step::Wait(ms)) => Next::Wait {
+                ms,
+                is_watching: claim.is_watching(),
+            },
+            (_, Step::Rest) => Next::End(End::Held),
+            (_, Step::Busy) => Next::End(End::Busy),
+            (_, Step::Lost) => Next::End(End::Lost),
+        }
+    }
+
+    /// The sector of the mark was read; returns whether what was found counts. What does not is an
+    /// error of the device, after which the errand is over.
+    #[must_use = "what does not count is an error of the device"]
+    pub fn read(&mut self, claim: &mut Claim, found: Found) -> bool {
+        claim.read(found)
+    }
+
+    /// The mark was written, or removed.
+    pub fn written(&mut self, claim: &mut Claim) {
+        match self.errand {
+            Errand::Release => self.end = Some(End::Removed),
+            Errand::Take | Errand::Renew => claim.written(),
+        }
+    }
+
+    /// The time has passed.
+    pub fn waited(&mut self, claim: &mut Claim) {
+        claim.waited();
+    }
+
+    /// The device has answered with an error: the errand is over, and nothing is known of others.
+    pub fn failed(self, claim: &mut Claim) {
+        claim.failed();
+    }
+}
+
+impl End {
+    /// Returns whether the device is another server's for good.
+    pub const fn is_lost(self) -> bool {
+        matches!(self, Self::Lost | Self::Busy)
+    }
+}
+
+/// Returns after how many milliseconds the mark is to be written anew.
+pub const fn rest_ms(claim: &Claim) -> u32 {
+    let rest_ms = claim.rest_ms();
+    if rest_ms > SOON_MS {
+        rest_ms
+    } else {
+        SOON_MS
+    }
+}
