@@ -34,6 +34,7 @@
 
 pub mod advance;
 pub mod mark;
+pub mod permission;
 
 use self::mark::Found;
 

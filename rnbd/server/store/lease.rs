@@ -23,34 +23,19 @@ use kernel_ext::sync::atomic::{
     }, //
 };
 
+use crate::sidecar::claim::permission::Trouble;
+
+pub(super) use crate::sidecar::claim::permission::Use;
+
 /// The time after which who waits for the permission looks for it again.
 const WAIT_MS: i64 = 50;
-
-/// Use of a device.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
-    Permitted,
-    /// The mark is being looked at, or the device does not answer.
-    NotNow,
-    /// The device answers with errors: so does all IO until its mark is written again.
-    Failing,
-    /// Another server has taken the device.
-    Lost,
-}
-
-/// All is well.
-const NONE: u32 = 0;
-/// The mark could not be read or written when that was tried last.
-const FAILING: u32 = 1;
-/// Another server has taken the device; for good.
-const LOST: u32 = 2;
 
 /// Permission to use a device.
 pub(super) struct Lease {
     begun: Instant<BootTime>,
     /// On the clock of [`now_ms`](Self::now_ms).
     end_ms: AtomicU64,
-    /// [`NONE`], [`FAILING`] or [`LOST`]; written by the keeper of the mark.
+    /// A [`Trouble`]; written by the keeper of the mark.
     trouble: AtomicU32,
     /// The log says that requests wait.
     has_told: AtomicBool,
@@ -62,7 +47,7 @@ impl Lease {
         Self {
             begun: Instant::now(),
             end_ms: AtomicU64::new(0),
-            trouble: AtomicU32::new(NONE),
+            trouble: AtomicU32::new(Trouble::None.into_raw()),
             has_told: AtomicBool::new(false),
         }
     }
@@ -79,8 +64,11 @@ impl Lease {
 
     /// The mark was read and written, or the device has answered with an error.
     pub(super) fn answered(&self, is_ok: bool) {
-        let trouble = if is_ok { NONE } else { FAILING };
-        self.trouble.store(trouble, Release);
+        let trouble = match is_ok {
+            true => Trouble::None,
+            false => Trouble::Failing,
+        };
+        self.trouble.store(trouble.into_raw(), Release);
         self.has_told.store(false, Relaxed);
     }
 
@@ -97,23 +85,22 @@ impl Lease {
 
     /// Another server has taken the device.
     pub(super) fn lose(&self) {
-        self.trouble.store(LOST, Release);
+        self.trouble.store(Trouble::Lost.into_raw(), Release);
     }
 
     /// Returns whether another server has taken the device.
     pub(super) fn is_lost(&self) -> bool {
-        self.trouble.load(Acquire) == LOST
+        self.trouble() == Trouble::Lost
+    }
+
+    fn trouble(&self) -> Trouble {
+        Trouble::from_raw(self.trouble.load(Acquire))
     }
 
     /// Returns whether the device may be used now.
     pub(super) fn state(&self) -> Use {
-        let trouble = self.trouble.load(Acquire);
-        match trouble {
-            LOST => Use::Lost,
-            _ if self.now_ms() < self.end_ms.load(Relaxed) => Use::Permitted,
-            FAILING => Use::Failing,
-            _ => Use::NotNow,
-        }
+        let trouble = self.trouble();
+        Use::at(self.now_ms(), self.end_ms.load(Relaxed), trouble)
     }
 
     /// Waits until the device may be used. Sleeps.

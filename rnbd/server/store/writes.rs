@@ -18,10 +18,7 @@ use super::{
         Engine,
         Event, //
     },
-    lease::{
-        Lease,
-        Use, //
-    },
+    lease::Lease,
     sector::Sector,
     shared::{
         Core,
@@ -31,6 +28,7 @@ use super::{
     BLOCK_SIZE, //
 };
 use crate::sidecar::{
+    claim::permission::Begin,
     record::Head,
     sectors::Part, //
 };
@@ -49,13 +47,13 @@ impl Engine {
     /// server may have the device. Sleeps.
     pub(super) fn may_begin(core: &Core, bio: &Bio<StoreIo>) -> bool {
         loop {
-            match core.lease().state() {
-                Use::Permitted => return true,
-                Use::Failing | Use::Lost => {
+            match core.lease().state().begin() {
+                Begin::Now => return true,
+                Begin::Refuse => {
                     bio.data().refuse();
                     return false;
                 }
-                Use::NotNow => {
+                Begin::Wait => {
                     core.lease().tell_wait(core.device());
                     Lease::pause();
                 }

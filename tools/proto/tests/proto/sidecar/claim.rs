@@ -11,6 +11,7 @@
 
 mod advance;
 mod names;
+mod permission;
 mod server;
 
 use std::{
