@@ -51,7 +51,10 @@ use super::{
 };
 use crate::proto::{
     identity::Opening,
-    reclaim,
+    reclaim::{
+        self,
+        Held, //
+    },
     replica::HostId, //
 };
 
@@ -99,10 +102,9 @@ struct Inner<P: Pages> {
     is_released: AtomicBool,
     /// The worker runs.
     is_served: AtomicBool,
-    /// Gfmd has a descriptor for it, which may be given back; when it was used last, in
-    /// milliseconds. It may not before [`Stream::begin`]: the content would take it for held after
-    /// it was closed, and for the file that gets its number next.
-    has_descriptor: AtomicBool,
+    /// What gfmd has for it; when it was used last, in milliseconds.
+    #[pin]
+    held: SpinLock<Held>,
     used_ms: AtomicU64,
     /// The gfsd at which it is open, or [`NO_HOST`].
     host: AtomicU64,
@@ -152,7 +154,7 @@ impl<P: Pages> Stream<P> {
                 room <- new_wait_queue!("Stream::room"),
                 is_released: AtomicBool::new(false),
                 is_served: AtomicBool::new(false),
-                has_descriptor: AtomicBool::new(false),
+                held <- new_spinlock!(Held::OPENED, "Stream::held"),
                 used_ms: AtomicU64::new(client.setup().now_ms()),
                 host: AtomicU64::new(NO_HOST),
                 asked_ms: AtomicU64::new(NOT_ASKED),
@@ -176,7 +178,7 @@ impl<P: Pages> Stream<P> {
     /// process `epoch`.
     pub(crate) fn begin(&self, epoch: u32) {
         self.content.begin(self.opening, epoch);
-        self.inner.has_descriptor.store(true, Ordering::Release);
+        self.inner.held.lock().begin();
     }
 
     /// Has the file opened by another name, if it has to be opened again. May sleep.
@@ -282,7 +284,7 @@ impl<P: Pages> Inner<P> {
         let host = serving.reader.host().map_or(NO_HOST, |host| host.0.into());
         self.host.store(host, Ordering::Relaxed);
         let has_descriptor = serving.reader.has_descriptor();
-        self.has_descriptor.store(has_descriptor, Ordering::Release);
+        self.held.lock().note(has_descriptor);
     }
 
     /// Works once; returns whether there may be more to do.
@@ -330,9 +332,9 @@ impl<P: Pages> Inner<P> {
 
 impl<P: Pages> Holder for Inner<P> {
     fn look(&self, number: u64) -> Option<reclaim::Holder> {
-        let has_descriptor = self.has_descriptor.load(Ordering::Acquire);
+        let may_go = self.held.lock().may_go();
         let asked_ms = self.asked_ms.load(Ordering::Relaxed);
-        has_descriptor.then(|| reclaim::Holder {
+        may_go.then(|| reclaim::Holder {
             number,
             used_ms: self.used_ms.load(Ordering::Relaxed),
             host: u32::try_from(self.host.load(Ordering::Relaxed))

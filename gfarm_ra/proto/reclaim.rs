@@ -40,6 +40,38 @@ pub struct Holder {
     pub is_read: bool,
 }
 
+/// Whether an open file may be asked for its descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Who opens the file has noted that it is open. That note would say for good that gfmd holds a
+    /// descriptor that was given back before, also for the file that gets its number next.
+    has_begun: bool,
+    has_descriptor: bool,
+}
+
+impl Held {
+    /// gfmd has opened the file.
+    pub const OPENED: Self = Self {
+        has_begun: false,
+        has_descriptor: true,
+    };
+
+    /// Takes note that who opens the file has noted it.
+    pub fn begin(&mut self) {
+        self.has_begun = true;
+    }
+
+    /// Takes note of whether gfmd has a descriptor for it.
+    pub fn note(&mut self, has_descriptor: bool) {
+        self.has_descriptor = has_descriptor;
+    }
+
+    /// Returns whether it may be asked.
+    pub const fn may_go(self) -> bool {
+        self.has_begun && self.has_descriptor
+    }
+}
+
 /// The place of an open file in the order in which they give their descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {

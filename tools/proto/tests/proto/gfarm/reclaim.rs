@@ -8,6 +8,7 @@ use proto::gfarm::{
     reclaim::{
         first,
         Closing,
+        Held,
         Holder,
         ASKED_MAX,
         CLOSING_MAX,
@@ -40,6 +41,24 @@ fn order(files: &[Holder], now_ms: u64) -> Vec<u64> {
     turns.sort_by_key(|(turn, _)| *turn);
     assert!(turns.windows(2).all(|two| two[0].0 < two[1].0));
     turns.into_iter().map(|(_, number)| number).collect()
+}
+
+#[test]
+fn a_descriptor_is_kept_until_its_file_has_begun() {
+    // All orders of what is noted: the descriptor is gone, or there, or the file begins.
+    for order in 0..3_u32.pow(5) {
+        let (mut held, mut has_begun, mut has_one) = (Held::OPENED, false, true);
+        assert!(!held.may_go());
+        for event in (0..5).map(|at| order / 3_u32.pow(at) % 3) {
+            match event {
+                2 => held.begin(),
+                noted => held.note(noted == 1),
+            }
+            has_begun |= event == 2;
+            has_one = event == 1 || (event == 2 && has_one);
+            assert_eq!(held.may_go(), has_begun && has_one);
+        }
+    }
 }
 
 #[test]
