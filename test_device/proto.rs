@@ -14,3 +14,4 @@ pub mod key;
 pub mod message;
 pub mod qp_state;
 pub mod ring;
+pub mod send_queue;

@@ -73,6 +73,13 @@ module_param_int!(
     "Page sizes of registrations, one bit each"
 );
 
+module_param_int!(
+    MAX_SQ_BLOCKS: u32,
+    "max_sq_blocks",
+    0,
+    "Blocks of 64 bytes of a send queue, of which mlx5 needs as many (default: 0, no limit)"
+);
+
 module_param_ranged!(
     REFUSE_INVALIDATIONS: 0,
     1,
@@ -90,6 +97,30 @@ module_param_ranged!(
 );
 
 module_param_ranged!(
+    VECTORS: 1,
+    256,
+    "vectors",
+    2,
+    "Completion vectors (1 to 256; default: 2)"
+);
+
+module_param_ranged!(
+    TURN: 1,
+    64,
+    "turn",
+    64,
+    "Work requests of a queue pair before another one has its turn (1 to 64; default: 64)"
+);
+
+module_param_ranged!(
+    DRAINS: 0,
+    1,
+    "drains",
+    0,
+    "The device has functions that drain a queue pair (0 or 1; default: 0)"
+);
+
+module_param_ranged!(
     MAPS_MEMORY: 0,
     1,
     "maps_memory",
@@ -103,9 +134,6 @@ module_param_int!(
     0,
     "Bits of an address that bounce buffers keep, with maps_memory=1 (default: 0)"
 );
-
-/// Completion vectors.
-const VECTORS: u32 = 2;
 
 /// The segments of a work request at most: each has a place for every work request.
 const MAX_SGE_MAX: u16 = 256;
@@ -138,7 +166,7 @@ fn limits() -> Result<Limits> {
         cqe: MAX_CQE.get(),
         page_sizes: PAGE_SIZE_CAP.get(),
         rd_atom: MAX_QP_RD_ATOM.get(),
-        vectors: VECTORS,
+        vectors: VECTORS.get(),
     })
 }
 

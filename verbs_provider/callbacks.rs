@@ -2,6 +2,7 @@
 
 //! The functions that `ib_core` calls.
 
+pub(crate) mod drain;
 pub(crate) mod mem;
 pub(crate) mod port;
 pub(crate) mod post;

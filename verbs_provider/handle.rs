@@ -2,7 +2,10 @@
 
 //! The C objects of consumers, for the provider to call.
 
-use crate::sys;
+use crate::{
+    registration::PORT,
+    sys, //
+};
 use core::ptr::{
     null_mut,
     NonNull, //
@@ -127,6 +130,26 @@ impl QpHandle {
     /// The address for the consumer's completions; it is not dereferenced here.
     pub(crate) fn as_raw(&self) -> *mut sys::ib_qp {
         self.raw.load(Ordering::Relaxed)
+    }
+
+    /// Tells all consumers of the device that it has failed (`IB_EVENT_DEVICE_FATAL`). They are
+    /// told later, in process context. Any context.
+    pub fn report_device_failed(&self) {
+        let _events = self.events.lock();
+        let qp = self.raw.load(Ordering::Relaxed);
+        if qp.is_null() {
+            return;
+        }
+        // SAFETY: By the type invariants, the queue pair is alive while the lock is held, and so is
+        // its device, which is registered. The function copies the event; all zeroes is a valid
+        // one.
+        unsafe {
+            let mut event: sys::ib_event = core::mem::zeroed();
+            event.device = (*qp).device;
+            event.element.port_num = PORT;
+            event.event = sys::ib_event_type_IB_EVENT_DEVICE_FATAL;
+            sys::ib_dispatch_event(&raw const event);
+        }
     }
 
     /// Tells the consumer that the device cannot go on with the queue pair (`IB_EVENT_QP_FATAL`).

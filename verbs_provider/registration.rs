@@ -4,6 +4,7 @@
 
 use crate::{
     callbacks::{
+        drain,
         mem,
         port,
         post,
@@ -89,6 +90,7 @@ impl<P: Provider> Registration<P> {
         module: &'static ThisModule,
     ) -> Result<Self> {
         let limits = provider.limits();
+        let ops = Self::ops(module, provider.drains());
         // SAFETY: The first namespace always exists. The memory is zeroed.
         let raw = unsafe {
             sys::_ib_alloc_device(size_of::<DeviceSlot<P>>(), &raw mut bindings::init_net)
@@ -97,7 +99,6 @@ impl<P: Provider> Registration<P> {
         let slot = raw.cast::<DeviceSlot<P>>();
         let device = raw.as_ptr();
         let dma = dma_device.as_ref().map_or(null_mut(), DmaDevice::as_raw);
-        let ops = Self::ops(module);
         // SAFETY: The device was just allocated, with the size of a slot, and is not registered.
         let registered = unsafe {
             (&raw mut (*slot.as_ptr()).provider).write(Some(provider));
@@ -134,7 +135,7 @@ impl<P: Provider> Registration<P> {
         drop(provider);
     }
 
-    fn ops(module: &'static ThisModule) -> sys::ib_device_ops {
+    fn ops(module: &'static ThisModule, drains: bool) -> sys::ib_device_ops {
         // SAFETY: No function and no size is a valid value for each of them.
         let mut ops: sys::ib_device_ops = unsafe { core::mem::zeroed() };
         ops.owner = module.as_ptr().cast();
@@ -142,6 +143,9 @@ impl<P: Provider> Registration<P> {
         queues::set::<P>(&mut ops);
         post::set::<P>(&mut ops);
         mem::set::<P>(&mut ops);
+        if drains {
+            drain::set::<P>(&mut ops);
+        }
         ops
     }
 }

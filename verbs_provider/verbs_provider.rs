@@ -83,6 +83,9 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// Forgets an address of the port.
     fn remove_gid(&self, index: u32);
 
+    /// Returns whether the device drains queues itself (`drain_sq`, `drain_rq`).
+    fn drains(&self) -> bool;
+
     /// Creates a completion queue of `entries` places.
     fn create_cq(&self, handle: Arc<CqHandle>, entries: u32) -> Result<Arc<Self::Cq>>;
 
@@ -117,6 +120,10 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
         id: u64,
         segments: impl Iterator<Item = (DmaRange, u32)>,
     ) -> Result;
+
+    /// Posts the last work request of a queue that [is drained](Self::drains), also if the device
+    /// has failed. Any context.
+    fn post_last(qp: &Arc<Self::Qp>, queue: Queue, id: u64) -> Result;
 
     /// Begins with what was posted to a queue; called once after each list of work requests. Any
     /// context.

@@ -48,7 +48,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Returns whether the first completion is kept back.
+    /// Returns whether the first completion is kept back. A device that fails keeps none.
     fn is_held(&self) -> bool {
         let place = self.ring.first();
         let first = place.and_then(|place| self.entries.get(place)?.as_ref());
@@ -57,7 +57,9 @@ impl Queue {
                 completion.completed,
                 Completed::Receive | Completed::ReceiveOfWrite
             );
-            is_receive && qp.lasting_fault(Place::Poll).is_some()
+            is_receive
+                && qp.lasting_fault(Place::Poll).is_some()
+                && qp.network.check_alive().is_ok()
         })
     }
 }

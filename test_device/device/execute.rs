@@ -45,9 +45,6 @@ use verbs_provider::{
     Source, //
 };
 
-/// The work requests of one queue pair before another one has its turn.
-const TURN: u32 = 64;
-
 /// The bytes in front of a datagram.
 const GRH_BYTES: usize = 40;
 
@@ -66,7 +63,7 @@ impl WorkItem for Qp {
     fn run(this: Arc<Qp>) {
         let mut engine = this.network.engine.lock();
         engine.wake_waiting_for(this.number);
-        for _ in 0..TURN {
+        for _ in 0..crate::TURN.get() {
             if !engine.step(&this) {
                 return;
             }
@@ -95,16 +92,18 @@ impl Engine {
     /// Executes or flushes one work request; returns whether there may be more.
     fn step(&mut self, qp: &Arc<Qp>) -> bool {
         let mut inner = qp.inner.lock();
+        let is_dead = qp.network.check_alive().is_err();
         match inner.state {
-            QpState::Reset | QpState::Init | QpState::Rtr => return false,
+            QpState::Reset => return false,
             QpState::Err if qp.lasting_fault(Place::Flush).is_some() => return false,
-            QpState::Err => {
+            state if state == QpState::Err || is_dead && !qp.is_connected() => {
                 let receive = inner.receives.pop();
                 let send = inner.sends.pop();
                 drop(inner);
                 return flush(qp, receive, send);
             }
-            QpState::Rts => {}
+            QpState::Rts if !is_dead => {}
+            _ => return false,
         }
         let Some((send, segments)) = inner.sends.first() else {
             return false;

@@ -24,6 +24,10 @@ use kernel::{
 };
 use kernel_ext::{
     sync::{
+        atomic::{
+            AtomicBool,
+            Ordering, //
+        },
         new_irq_lock,
         IrqLock, //
     },
@@ -53,6 +57,8 @@ pub(crate) struct Network {
     pub(super) engine: Mutex<Engine>,
     #[pin]
     pub(super) faults: IrqLock<Faults>,
+    /// The device has failed: a copy of what the faults say.
+    pub(super) is_dead: AtomicBool,
     pub(super) queue: WorkQueue,
 }
 
@@ -101,10 +107,34 @@ impl Network {
             pin_init!(Self {
                 engine <- new_mutex!(engine),
                 faults <- new_irq_lock!(Faults::default()),
+                is_dead: AtomicBool::new(false),
                 queue,
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Fails with `EIO` if the device has failed.
+    pub(super) fn check_alive(&self) -> Result {
+        match self.is_dead.load(Ordering::Relaxed) {
+            true => Err(EIO),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes over what the faults say of the device, and has all queue pairs look at it.
+    pub(super) fn faults_changed(&self) {
+        let is_dead = self.faults.lock().is_device_dead();
+        let was_dead = self.is_dead.swap(is_dead, Ordering::Relaxed);
+        let engine = self.engine.lock();
+        for qp in engine.qps() {
+            qp.ring_doorbell();
+            qp.recv_cq.release();
+        }
+        let any = engine.qps().next();
+        if let Some(qp) = any.filter(|_| is_dead && !was_dead) {
+            qp.handle.report_device_failed();
+        }
     }
 }
 

@@ -8,7 +8,10 @@ use super::{
     network::Network,
     qp::Qp, //
 };
-use crate::proto::counts::Counter;
+use crate::proto::{
+    counts::Counter,
+    send_queue, //
+};
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -27,6 +30,7 @@ use verbs_provider::{
     QpChange,
     QpHandle,
     QpInit,
+    QpKind,
     Queue,
     SendRequest, //
 };
@@ -67,10 +71,15 @@ unsafe impl Provider for TestDevice {
         self.network.engine.lock().remove_gid(index);
     }
 
+    fn drains(&self) -> bool {
+        crate::DRAINS.get() != 0
+    }
+
     fn create_cq(&self, handle: Arc<CqHandle>, entries: u32) -> Result<Arc<Cq>> {
         if entries == 0 || entries > self.limits.cqe {
             return Err(EINVAL);
         }
+        self.network.check_alive()?;
         Cq::new(handle, entries)
     }
 
@@ -90,6 +99,12 @@ unsafe impl Provider for TestDevice {
         if !fits {
             return Err(EINVAL);
         }
+        let blocks = send_queue::blocks(init.send_wr, init.send_sge);
+        let most = u64::from(crate::MAX_SQ_BLOCKS.get());
+        if init.kind == QpKind::Connected && most != 0 && blocks > most {
+            return Err(ENOMEM);
+        }
+        self.network.check_alive()?;
         Qp::new(&self.network, handle, &init)
     }
 
@@ -117,6 +132,10 @@ unsafe impl Provider for TestDevice {
         qp.post_recv(id, segments)
     }
 
+    fn post_last(qp: &Arc<Qp>, queue: Queue, id: u64) -> Result {
+        qp.post_last(queue, id)
+    }
+
     fn ring_doorbell(qp: &Arc<Qp>, queue: Queue) {
         qp.count(match queue {
             Queue::Send => Counter::SendDoorbells,
@@ -133,6 +152,7 @@ unsafe impl Provider for TestDevice {
         if pages == 0 || pages > self.limits.fast_reg_pages {
             return Err(EINVAL);
         }
+        self.network.check_alive()?;
         fsleep(Delta::from_millis(crate::REGION_MS.get().into()));
         Mr::new(&self.network, domain, pages)
     }

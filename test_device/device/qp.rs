@@ -47,6 +47,7 @@ use verbs_provider::{
     QpHandle,
     QpInit,
     QpKind,
+    Queue,
     SendRequest, //
 };
 
@@ -256,6 +257,9 @@ impl Qp {
         if change.state.is_some() && !inner.state.may_become(next) {
             return Err(EINVAL);
         }
+        if change.state.is_some() {
+            self.network.check_alive()?;
+        }
         if change.state.is_some() && next == QpState::Err {
             if let Some(Fault::Refuse(errno)) = self.lasting_fault(Place::ErrorState) {
                 return Err(Error::from_errno(errno.saturating_neg()));
@@ -300,6 +304,7 @@ impl Qp {
         if let Some(Fault::Post(errno)) = self.fault(Place::Post, work.kind(), 0) {
             return Err(Error::from_errno(errno.saturating_neg()));
         }
+        self.network.check_alive()?;
         let mut inner = self.inner.lock();
         if !inner.state.takes_sends() {
             return Err(EINVAL);
@@ -320,7 +325,34 @@ impl Qp {
         Ok(())
     }
 
+    /// Posts a work request that does nothing, also if the device has failed: then the driver
+    /// flushes the queue pair.
+    pub(super) fn post_last(&self, queue: Queue, id: u64) -> Result {
+        let mut inner = self.inner.lock();
+        if self.network.check_alive().is_err() {
+            inner.state = QpState::Err;
+        }
+        let nothing = core::iter::empty();
+        match queue {
+            Queue::Receive => inner.receives.push(id, nothing),
+            Queue::Send => {
+                let send = PostedSend {
+                    id,
+                    signaled: true,
+                    solicited: false,
+                    work: SendWork::Write {
+                        addr: 0,
+                        key: 0,
+                        imm: None,
+                    },
+                };
+                inner.sends.push(send, nothing)
+            }
+        }
+    }
+
     pub(super) fn post_recv(&self, id: u64, segments: impl Iterator<Item = Segment>) -> Result {
+        self.network.check_alive()?;
         let mut inner = self.inner.lock();
         if !inner.state.takes_receives() {
             return Err(EINVAL);

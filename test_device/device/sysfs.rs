@@ -72,13 +72,10 @@ fn show_faults(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
 /// Adds a rule; `clear` forgets all, lets the queue pairs flush that did not, and gives out the
 /// completions that were kept back.
 fn add_fault(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, text: &str) -> Result {
-    if text != "clear" {
-        return network.faults.lock().add(text).map_err(|BadRule| EINVAL);
+    match text {
+        "clear" => network.faults.lock().clear(),
+        rule => network.faults.lock().add(rule).map_err(|BadRule| EINVAL)?,
     }
-    network.faults.lock().clear();
-    for qp in network.engine.lock().qps() {
-        qp.ring_doorbell();
-        qp.recv_cq.release();
-    }
+    network.faults_changed();
     Ok(())
 }

@@ -46,6 +46,10 @@ pub enum Fault {
     /// them, as if its software stood still; the peer's sends complete. Lasts until the rules are
     /// forgotten.
     HoldReceives,
+    /// The device fails, and says so by an event (`IB_EVENT_DEVICE_FATAL`): nothing is executed,
+    /// and nothing more can be posted, created or changed. Only its driver's drain flushes what is
+    /// posted. Lasts until the rules are forgotten.
+    DeviceFatal,
 }
 
 /// Where a fault happens.
@@ -63,6 +67,8 @@ pub enum Place {
     Flush,
     /// In the call that polls the completion queue.
     Poll,
+    /// Everywhere.
+    Device,
 }
 
 /// A rule that makes no sense.
@@ -101,12 +107,17 @@ impl Fault {
             Self::Refuse(_) => Place::ErrorState,
             Self::NoFlush => Place::Flush,
             Self::HoldReceives => Place::Poll,
+            Self::DeviceFatal => Place::Device,
         }
     }
 
-    /// Returns whether it is one of a queue pair, which lasts, and not of a work request.
+    /// Returns whether it is one of a queue pair, or of the device, which lasts, and not of a work
+    /// request.
     const fn lasts(self) -> bool {
-        matches!(self, Self::Refuse(_) | Self::NoFlush | Self::HoldReceives)
+        matches!(
+            self,
+            Self::Refuse(_) | Self::NoFlush | Self::HoldReceives | Self::DeviceFatal
+        )
     }
 }
 
@@ -152,6 +163,7 @@ impl Rule {
             (b"refuse_error_state", None, Some(errno @ 1..=4095), None) => Fault::Refuse(errno),
             (b"no_flush", None, None, None) => Fault::NoFlush,
             (b"hold_receives", None, None, None) => Fault::HoldReceives,
+            (b"device_fatal", None, None, None) if qp.is_none() => Fault::DeviceFatal,
             _ => return None,
         };
         let counts = kind.is_some() || nth.is_some() || times.is_some();
@@ -241,6 +253,12 @@ impl Faults {
                 && rule.qp.is_none_or(|wanted| wanted == qp)
         })?;
         Some(rule.fault)
+    }
+
+    /// Returns whether the device has failed.
+    pub fn is_device_dead(&self) -> bool {
+        let mut rules = self.rules.iter().flatten();
+        rules.any(|rule| rule.fault == Fault::DeviceFatal)
     }
 
     /// Returns how many faults have happened.

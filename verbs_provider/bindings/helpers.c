@@ -6,6 +6,7 @@
 #include <linux/netdevice.h>
 #include <linux/platform_device.h>
 #include <net/net_namespace.h>
+#include <rdma/ib_verbs.h>
 #include "helpers.h"
 
 /* Returns a reference to the network device of this name in the first namespace, or NULL. */
@@ -52,4 +53,38 @@ void verbs_provider_helper_remove_dma_device(struct device *dev)
 void *verbs_provider_helper_dma_to_virt(struct device *dev, u64 addr)
 {
 	return phys_to_virt(dma_to_phys(dev, addr));
+}
+
+/* The last work request of a queue. */
+struct last_request {
+	struct ib_cqe cqe;
+	struct completion done;
+};
+
+static void last_request_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	complete(&container_of(wc->wr_cqe, struct last_request, cqe)->done);
+}
+
+/*
+ * Drains the queue for sends or receives of qp as mlx5_ib_drain_sq() and mlx5_ib_drain_rq() do: post() posts the last
+ * work request, also where the device has failed and takes no others. Sleeps.
+ */
+void verbs_provider_helper_drain(void *arg, bool is_send, int (*post)(void *qp, u64 id))
+{
+	struct ib_qp *qp = arg;
+	struct ib_cq *cq = is_send ? qp->send_cq : qp->recv_cq;
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct last_request last = { .cqe.done = last_request_done };
+
+	init_completion(&last.done);
+	/* A device that has failed refuses it, and flushes. */
+	ib_modify_qp(qp, &attr, IB_QP_STATE);
+	if (WARN_ONCE(post(qp, (uintptr_t)&last.cqe), "the last work request of a queue cannot be posted\n"))
+		return;
+	if (cq->poll_ctx != IB_POLL_DIRECT)
+		wait_for_completion(&last.done);
+	else
+		while (!wait_for_completion_timeout(&last.done, HZ / 10))
+			ib_process_cq_direct(cq, -1);
 }

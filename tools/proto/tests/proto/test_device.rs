@@ -10,6 +10,7 @@ use proto::test_device::{
     message::{deliver, receives_datagram, Delivery, Responder, Status},
     qp_state::QpState,
     ring::Ring,
+    send_queue::blocks,
 };
 use std::collections::VecDeque;
 
@@ -437,9 +438,32 @@ fn a_fault_of_a_queue_pair_lasts_until_it_is_forgotten() {
     assert_eq!(faults.lasting(Place::Poll, 19), Some(Fault::HoldReceives));
     assert_eq!(faults.lasting(Place::Poll, 17), None);
     assert_eq!((faults.done(), faults.to_come()), (0, 3));
+    assert!(!faults.is_device_dead());
+    // It is the device that fails, and not a queue pair.
+    assert_eq!(faults.add("fault=device_fatal qp=17"), Err(BadRule));
+    faults.add("fault=device_fatal").unwrap();
+    assert!(faults.is_device_dead());
     faults.clear();
+    assert!(!faults.is_device_dead());
     assert_eq!(faults.lasting(Place::Flush, 17), None);
     // A rule for work requests does not last.
     faults.add("fault=lose").unwrap();
     assert_eq!(faults.lasting(Place::Execution, 17), None);
+}
+
+#[test]
+fn a_send_queue_has_the_size_of_mlx5() {
+    // Work requests of 448, 320, 256, 192 and 192 bytes.
+    let segments = [(17, 7), (9, 5), (5, 4), (3, 3), (1, 3)];
+    for (segments, each) in segments {
+        assert_eq!(blocks(1, segments), u64::next_power_of_two(each));
+        assert_eq!(blocks(1024, segments), 1024 * u64::next_power_of_two(each));
+    }
+    // The largest depths of a session whose client has a queue of 2 MiB.
+    let sends = |depth: u32| depth * 7 / 2 + 2;
+    for (segments, depth) in [(17, 1336), (9, 1871), (5, 2340), (3, 3120)] {
+        assert_eq!(blocks(sends(depth), segments), 32768);
+        assert_eq!(blocks(sends(depth + 2), segments), 65536);
+    }
+    assert_eq!(blocks(u32::MAX, u32::MAX), 1 << 63);
 }
