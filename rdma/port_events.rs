@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Port events: ports that become active or inactive, and new devices.
+//! Port events: ports that become active or inactive, new devices, and devices that fail.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `struct ib_client` and
 //! `struct ib_event_handler`
@@ -33,11 +33,14 @@ impl Device {
 /// not wait for anything that waits for the removal of a device.
 pub trait PortEvents: Send + Sync {
     /// Handles a port (from 1) of the device that became active.
-    fn port_up(&self, device: DeviceId, port: u32);
+    fn port_up(&self, _device: DeviceId, _port: u32) {}
     /// Handles a port (from 1) of the device that became inactive.
-    fn port_down(&self, device: DeviceId, port: u32);
+    fn port_down(&self, _device: DeviceId, _port: u32) {}
     /// Handles a new device, whose port states are not known.
-    fn device_added(&self, device: DeviceId);
+    fn device_added(&self, _device: DeviceId) {}
+    /// Handles a device that has failed (`IB_EVENT_DEVICE_FATAL`): it executes nothing any more.
+    /// Most drivers remove it later, and add it again.
+    fn device_failed(&self, _device: DeviceId) {}
     /// Handles a port (from 1) of the device whose identifiers have changed: the local one, or the
     /// table of global ones, in which each may have another index.
     fn addresses_changed(&self, _device: DeviceId, _port: u32) {}
@@ -129,6 +132,7 @@ unsafe extern "C" fn handle(_raw: *mut sys::ib_event_handler, event: *mut sys::i
         sys::ib_event_type_IB_EVENT_GID_CHANGE | sys::ib_event_type_IB_EVENT_LID_CHANGE => {
             tell(|l| l.addresses_changed(device, port));
         }
+        sys::ib_event_type_IB_EVENT_DEVICE_FATAL => tell(|l| l.device_failed(device)),
         _ => {}
     }
 }

@@ -476,8 +476,6 @@ impl PortEvents for Shared {
         self.port(device, port);
     }
 
-    fn device_added(&self, _device: DeviceId) {}
-
     fn device_removed(&self, device: DeviceId) {
         drop(self.making.lock());
         let live = self.live();

@@ -54,7 +54,7 @@ pub(crate) fn retry_count() -> u8 {
 static MODULE_STATE: Global<Option<Arc<ModuleState>>> = Global::new(None);
 
 /// Handles port events. A port that comes up starts the next attempt of the lost paths at once; a
-/// port that goes down fails its paths without waiting for the heartbeat.
+/// port that goes down, or a device that fails, fails its paths without waiting for the heartbeat.
 struct Ports;
 
 impl PortEvents for Ports {
@@ -68,8 +68,18 @@ impl PortEvents for Ports {
     fn port_down(&self, device: DeviceId, port: u32) {
         if let Ok(module) = ModuleState::get() {
             module.for_each_path(|path| {
-                if path.is_over(device, port) {
+                if path.is_over(device, Some(port)) {
                     path.fail(PathError::PortDown);
+                }
+            });
+        }
+    }
+
+    fn device_failed(&self, device: DeviceId) {
+        if let Ok(module) = ModuleState::get() {
+            module.for_each_path(|path| {
+                if path.is_over(device, None) {
+                    path.fail(PathError::DeviceFailed);
                 }
             });
         }

@@ -392,8 +392,8 @@ impl Path {
         )
     }
 
-    /// Returns whether the path's connections use this port.
-    pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
+    /// Returns whether the path's connections use this port; [`None`]: any of the device.
+    pub(crate) fn is_over(&self, device: DeviceId, port: Option<u32>) -> bool {
         let guard = rcu::read_lock();
         let connections = self.connections.read(&guard);
         connections.is_some_and(|connections| connections.is_over(device, port))

@@ -7,11 +7,14 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::ratelimit::RateLimit;
-use rdma::cm::{
-    self,
-    ConnectRequest,
-    ListenHandler,
-    SocketAddress, //
+use rdma::{
+    cm::{
+        self,
+        ConnectRequest,
+        ListenHandler,
+        SocketAddress, //
+    },
+    PortWatch, //
 };
 use rtrs_core::proto::{
     handshake::{
@@ -39,6 +42,8 @@ pub struct Listener {
     /// Over IP, and over the InfiniBand address family.
     ids: Option<(cm::Listener, cm::Listener)>,
     registry: Arc<Registry>,
+    /// Ends the paths over devices that fail.
+    _devices: PortWatch,
 }
 
 impl Listener {
@@ -50,6 +55,7 @@ impl Listener {
     /// `EADDRINUSE` if the port is in use; others of `rdma_bind_addr` and `rdma_listen`.
     pub fn new(port: u16, service: Arc<dyn Service>) -> Result<Self> {
         let registry = Registry::new(ModuleState::get()?, service)?;
+        let devices = PortWatch::new(registry.clone())?;
         let listen = |on: SocketAddress| {
             cm::Listener::new(
                 &on,
@@ -65,6 +71,7 @@ impl Listener {
         Ok(Self {
             ids: Some((ip, ib)),
             registry,
+            _devices: devices,
         })
     }
 }

@@ -356,10 +356,6 @@ struct Holder {
 }
 
 impl PortEvents for Holder {
-    fn port_up(&self, _device: DeviceId, _port: u32) {}
-    fn port_down(&self, _device: DeviceId, _port: u32) {}
-    fn device_added(&self, _device: DeviceId) {}
-
     fn device_removed(&self, device: DeviceId) {
         if device == self.device {
             let receiving = self.receiving.lock().take();

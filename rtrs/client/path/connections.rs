@@ -165,9 +165,12 @@ impl Connections {
         Some((connections.requests.clone(), stale_connection))
     }
 
-    /// Returns whether the connections use this port.
-    pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
-        let on_port = |admin: &Connection| admin.id.port_number() == port;
-        self.requests.pd.device().id() == device && self.admin().is_some_and(on_port)
+    /// Returns whether the connections use this port; [`None`]: any of the device.
+    pub(crate) fn is_over(&self, device: DeviceId, port: Option<u32>) -> bool {
+        let on_port = |port| {
+            self.admin()
+                .is_some_and(|admin| admin.id.port_number() == port)
+        };
+        self.requests.pd.device().id() == device && port.is_none_or(on_port)
     }
 }

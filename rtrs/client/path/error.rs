@@ -48,6 +48,8 @@ pub(crate) enum PathError {
     Disconnected,
     /// The device is being removed.
     DeviceRemoval,
+    /// The device has failed.
+    DeviceFailed,
     /// The device cannot be used.
     Device(Unfit),
     /// The device reports that a queue pair cannot be used any more.
@@ -168,6 +170,7 @@ impl fmt::Display for PathError {
             PathError::Resource(what, e) => f.write_fmt(fmt!("{what} could not be made ({e:?})")),
             PathError::Disconnected => f.write_str("peer disconnected"),
             PathError::DeviceRemoval => f.write_str("device is being removed"),
+            PathError::DeviceFailed => f.write_str("device has failed"),
             PathError::Device(unfit) => f.write_fmt(fmt!("{unfit}")),
             PathError::Broken(why) => f.write_fmt(fmt!("device gave a queue pair up: {why}")),
             PathError::Completion(status) => f.write_fmt(fmt!("work request failed: {status}")),

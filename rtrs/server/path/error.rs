@@ -35,6 +35,8 @@ pub(crate) enum PathError<'a> {
     Broken(u16, &'a CStr),
     /// The completion queue has overflowed.
     CompletionsLost,
+    /// The device has failed.
+    DeviceFailed,
     /// A work request with this tag failed on this connection.
     Completion(u16, WcStatus, u32),
     /// What could not be posted.
@@ -131,6 +133,7 @@ impl fmt::Display for PathError<'_> {
             Self::Connection(event) => f.write_fmt(fmt!("{event}")),
             Self::Broken(cid, why) => f.write_fmt(fmt!("connection {cid}: {why}")),
             Self::CompletionsLost => f.write_str("completion queue has lost completions"),
+            Self::DeviceFailed => f.write_str("device has failed"),
             Self::Completion(cid, status, tag) => {
                 f.write_fmt(fmt!("connection {cid}: {status} (tag {tag})"))
             }

@@ -15,7 +15,11 @@ use kernel_ext::{
     new_wait_queue,
     sync::WaitQueue, //
 };
-use rdma::cm::ConnectRequest;
+use rdma::{
+    cm::ConnectRequest,
+    DeviceId,
+    PortEvents, //
+};
 use rtrs_core::{
     address, device,
     proto::{
@@ -320,5 +324,19 @@ impl Registry {
         }
         // The work item that removed the last path may not have returned yet.
         self.shared.queue.flush();
+    }
+}
+
+/// A device that fails ends its paths at once; a client that has another path need not wait until
+/// the heartbeat finds that.
+impl PortEvents for Registry {
+    fn device_failed(&self, device: DeviceId) {
+        for session in &self.sessions.lock().list {
+            for path in session.paths.lock().iter() {
+                if path.device.id() == device {
+                    path.fail(PathError::DeviceFailed);
+                }
+            }
+        }
     }
 }
