@@ -14,6 +14,7 @@ pub(crate) mod drain;
 pub(crate) mod error;
 pub(crate) mod fence;
 pub(crate) mod heartbeat;
+mod queue_pair;
 pub(crate) mod recovery;
 pub(crate) mod resources;
 pub(crate) mod setup;

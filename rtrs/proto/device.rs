@@ -82,6 +82,21 @@ impl fmt::Display for Unfit {
     }
 }
 
+/// Returns the segments of a send work request, besides one, to try next with a device that has
+/// no memory for a send queue of work requests with `pieces` of them; [`None`] if fewer do not
+/// help.
+///
+/// What a queue takes is known to its driver only: that of mlx5 rounds a work request of 17
+/// segments up to 448 bytes, one of 9 to 320, of 5 to 256, of up to 3 to 192, and a queue to a
+/// power of two, of 2 MiB at most. The number of work requests that it has told is for those
+/// without segments.
+pub const fn fewer_pieces(pieces: u32) -> Option<u32> {
+    match pieces / 2 {
+        0 => None,
+        fewer => Some(fewer),
+    }
+}
+
 impl Capabilities {
     /// Checks the requirements of every path.
     pub const fn check(&self) -> Result<(), Unfit> {

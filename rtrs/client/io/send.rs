@@ -230,7 +230,7 @@ impl Outgoing<'_> {
             match data {
                 DataMapping::Sges => {
                     let from = (list.ok_or(EINVAL)?, message);
-                    let most = requests.pieces_max;
+                    let most = requests.pieces_max();
                     chain.write_sg_with_imm(
                         (tag, write),
                         most,

@@ -67,8 +67,9 @@ pub(crate) struct RequestTable {
     pub(crate) granted: Accepted,
     /// Most bytes of user message and head.
     pub(crate) message_max: u32,
-    /// Most pieces of one work request of a write without a key.
-    pub(crate) pieces_max: u32,
+    /// Most pieces of one work request of a write without a key. Written before the first request
+    /// of a life.
+    pieces_max: AtomicU32,
     pub(crate) entries: KVVec<Handoff<InFlight>>,
     /// User message and head of each request.
     pub(crate) messages: MessageBuffers,
@@ -93,7 +94,7 @@ impl RequestTable {
             Self {
                 granted,
                 message_max: granted.max_hdr_size.min(MESSAGE_SIZE),
-                pieces_max: pieces_max(pd.device()),
+                pieces_max: AtomicU32::new(pieces_max(pd.device())),
                 entries,
                 messages: MessageBuffers::new(pd, depth.into(), MESSAGE_SIZE)?,
                 counted: OwnLine(AtomicU32::new(0)),
@@ -109,6 +110,7 @@ impl RequestTable {
     pub(crate) fn renew(&mut self, granted: Accepted) -> bool {
         let is_fit = usize::from(granted.geometry.queue_depth()) == self.entries.len();
         self.message_max = granted.max_hdr_size.min(MESSAGE_SIZE);
+        *self.pieces_max.get_mut() = pieces_max(self.pd.device());
         self.granted = granted;
         is_fit
     }
@@ -139,11 +141,22 @@ impl RequestTable {
         }
     }
 
+    /// Returns the most pieces of one work request of a write without a key.
+    #[inline(always)]
+    pub(crate) fn pieces_max(&self) -> u32 {
+        self.pieces_max.load(Ordering::Relaxed)
+    }
+
+    /// Lets writes have no more pieces than those of a queue pair of this life, before any IO.
+    pub(crate) fn limit_pieces(&self, pieces: u32) {
+        self.pieces_max.fetch_min(pieces, Ordering::Relaxed);
+    }
+
     /// Returns the most pieces of a write without a key.
     #[inline(always)]
     pub(crate) fn gathered_max(&self) -> u32 {
         // At most GATHERED_MAX.
-        self.pieces_max.wrapping_mul(PARTS_MAX)
+        self.pieces_max().wrapping_mul(PARTS_MAX)
     }
 
     /// Returns the time of the clock of `proto::invalidation`.

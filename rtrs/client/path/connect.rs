@@ -19,7 +19,6 @@ use rdma::{
     MessageBuffers,
     Pd,
     PollContext,
-    QpConfig,
     SendFlags, //
 };
 use rtrs_core::{
@@ -55,16 +54,12 @@ use zerocopy::IntoBytes;
 use crate::client::{
     io::{
         connection::{
-            ConnectionContext,
             Ready,
             Tagged,
             Tags,
             RECEIVE_BATCH, //
         },
-        table::{
-            pieces_max,
-            RequestTable, //
-        }, //
+        table::RequestTable, //
     },
     module,
     path::{
@@ -75,6 +70,7 @@ use crate::client::{
         }, //
         drain::Undrained,
         error::PathError,
+        queue_pair::Plan,
         resources::Resources,
         setup::Step,
         Path,
@@ -132,7 +128,7 @@ impl CmHandler for ConnectionEvents {
 const ACK_TIMEOUT_EXPONENT: u8 = 16;
 
 /// Number of a path's first connect.
-const FIRST_CONNECT: u16 = 1;
+pub(super) const FIRST_CONNECT: u16 = 1;
 
 /// The state that all connections of one attempt share.
 struct Attempt<'a> {
@@ -196,7 +192,7 @@ pub(crate) fn connect(
     Connections::new(connections, cpu_connections, requests, place).map_err(resource("transport"))
 }
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
     fn connect_all(&mut self, connections: &mut KVec<Connection>) -> Result<(), PathError> {
         for cid in 0..self.path.session.connections() {
             let connection = self.connect_one(cid)?;
@@ -313,14 +309,9 @@ impl Attempt<'_> {
             }
         };
         let polled = u32::from(cid) > path.session.cpu_connections();
-        let (tags, sizes, signal_mask) = self
-            .sizes(device)
+        let plan = self
+            .plan(cid, device)
             .map_err(|e| PathError::Device(e.into()))?;
-        let config = QpConfig {
-            max_send_sge: pieces_max(device).saturating_add(1),
-            receive_tags: tags.receives(),
-            ..QpConfig::new(sizes.send, sizes.recv, tags.count())
-        };
         let context = if polled {
             PollContext::Direct
         } else {
@@ -328,39 +319,30 @@ impl Attempt<'_> {
         };
         let queues = self
             .resources
-            .queues(path, device, cid, &config, context)
+            .queues(path, device, cid, &plan.config(), context)
             .map_err(resource("completion queue"))?;
-        let ready = match &self.requests {
-            Some(requests) => {
-                Some(Ready::new(requests, tags, sizes.recv).map_err(resource("receives"))?)
-            }
-            None => None,
-        };
-        let context = ConnectionContext::new(
-            path.clone(),
-            self.recon_cnt,
-            cid,
-            tags,
-            signal_mask,
-            queues.sends.clone(),
-            ready,
-        );
-        let qp = id
-            .create_qp(&pd, &queues.sends, &queues.receives, &config, context)
-            .map_err(resource("queue pair"))?;
+        let qp = plan.create(&id, &pd, &queues, self.requests.as_ref())?;
         let cq = queues.receives;
         Ok(Connection { id, qp, cq })
     }
 
     /// Returns tags, queue sizes and [`signal`] mask of the next connection.
-    fn sizes(&self, device: &Device) -> Result<(Tags, QueueSizes, u32), QueueError> {
-        Ok(match &self.requests {
+    fn plan(&self, cid: u16, device: &Device) -> Result<Plan<'a>, QueueError> {
+        let (tags, sizes, signal_mask) = match &self.requests {
             None => (Tags::ADMIN, admin_sizes(device)?, ADMIN_MASK),
             Some(requests) => {
                 let depth = requests.granted.geometry.queue_depth();
                 let sizes = QueueSizes::client_io(depth, device::queue_limits(device))?;
                 (Tags::io(depth), sizes, signal::client_mask(depth))
             }
+        };
+        Ok(Plan {
+            path: self.path,
+            life: self.recon_cnt,
+            cid,
+            tags,
+            sizes,
+            signal_mask,
         })
     }
 

@@ -2,13 +2,20 @@
 
 //! Which devices are used, and how chunks lie in their memory regions.
 
-use proto::rtrs::{
-    device::{
-        Capabilities,
-        Division,
-        Unfit, //
+use proto::{
+    rtrs::{
+        device::{
+            fewer_pieces,
+            Capabilities,
+            Division,
+            Unfit, //
+        },
+        signal::{
+            QueueLimits,
+            QueueSizes, //
+        },
     },
-    signal::QueueLimits, //
+    test_device::send_queue::blocks,
 };
 
 const KIB: u32 = 1024;
@@ -101,4 +108,28 @@ fn every_chunk_is_in_one_region_and_all_regions_are_equal() {
             }
         }
     }
+}
+
+#[test]
+fn a_send_queue_that_is_too_long_has_fewer_segments() {
+    let tried: Vec<u32> = std::iter::successors(Some(16), |pieces| fewer_pieces(*pieces)).collect();
+    assert_eq!(tried, [16, 8, 4, 2, 1]);
+    assert_eq!(fewer_pieces(0), None);
+    // mlx5: 32768 blocks, and as many work requests as have 4 of them.
+    let limits = QueueLimits {
+        work_requests: 8192,
+        completions: 1 << 22,
+    };
+    let room = |depth| {
+        let sizes = QueueSizes::client_io(depth, limits).ok()?;
+        let fits = |pieces: &u32| blocks(sizes.send + 1, pieces + 1) <= 32768;
+        tried.iter().copied().find(fits)
+    };
+    assert_eq!(
+        [512, 1337, 1338, 1871, 1872].map(room),
+        [16, 16, 8, 8, 4].map(Some)
+    );
+    // All depths that the queues' lengths permit.
+    let depths = (1..).take_while(|depth| QueueSizes::client_io(*depth, limits).is_ok());
+    assert!(depths.map(room).all(|pieces| pieces.is_some()));
 }
