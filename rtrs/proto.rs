@@ -14,6 +14,7 @@
 pub mod addr;
 pub mod admission;
 pub mod agreement;
+pub mod arrivals;
 pub mod availability;
 pub mod budget;
 pub mod connect_retry;

@@ -190,6 +190,24 @@ impl IdCore {
         result
     }
 
+    /// Calls `with` as an event handler of the identifier. Sleeps.
+    pub(super) fn handle_with<R>(core: Arc<Self>, with: impl FnOnce() -> R) -> R {
+        if core.is_handling() {
+            return with();
+        }
+        core.locked(|_| {
+            // INVARIANT: The lock excludes all event handlers, and this task does as one of them.
+            core.handling.store(myself(), Relaxed);
+            let result = with();
+            if core.closed.load(Relaxed) != 0 {
+                core.drop_handler();
+            }
+            core.handling.store(0, Relaxed);
+            result
+        })
+        // The last reference may be dropped here, without the lock.
+    }
+
     /// Returns whether the current task runs an event handler of the identifier.
     fn is_handling(&self) -> bool {
         self.handling.load(Relaxed) == myself()

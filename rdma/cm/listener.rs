@@ -187,10 +187,11 @@ impl<'a> ConnectRequest<'a> {
         reject(self.raw, private)
     }
 
-    /// Sets the handler of the connection's identifier, the first step of accepting it.
+    /// Sets the handler of the connection's identifier, the first step of accepting it. That may be
+    /// done later, by another thread; events come after [`ListenHandler::request`] has returned.
     ///
     /// An error rejects the request.
-    pub fn prepare(self, handler: impl CmHandler) -> Result<Pending<'a>> {
+    pub fn prepare(self, handler: impl CmHandler) -> Result<Pending> {
         let handler: KBox<dyn CmHandler> = KBox::new(handler, GFP_KERNEL)?;
         let core = IdCore::empty(handler)?;
         // SAFETY: The identifier of a request is bound to its device. Its handler lock is held
@@ -203,18 +204,16 @@ impl<'a> ConnectRequest<'a> {
         *self.prepared.borrow_mut() = Some(core.clone());
         Ok(Pending {
             id: Some(Id::new(core)),
-            _request: self,
         })
     }
 }
 
 /// A connection that is about to be accepted. Dropping it rejects the request.
-pub struct Pending<'a> {
+pub struct Pending {
     id: Option<Id>,
-    _request: ConnectRequest<'a>,
 }
 
-impl Pending<'_> {
+impl Pending {
     /// Returns the identifier of the connection, for its queue pair.
     pub fn id(&self) -> Result<&Id> {
         self.id.as_ref().ok_or(EINVAL)
@@ -224,21 +223,32 @@ impl Pending<'_> {
     /// [`Event::Established`](super::Event::Established), at most 196 bytes.
     ///
     /// Events follow after [`ListenHandler::request`] has returned; completions may precede it. An
-    /// error rejects the request.
+    /// error, as of a request that the peer has given up, rejects the request.
     pub fn accept(mut self, param: &ConnectParam, private: &[u8]) -> Result<CmId> {
         let mut raw = param.to_raw(private)?;
-        // SAFETY: The identifier is valid, and its handler lock is held by the caller of `handle`.
-        to_result(unsafe { sys::rdma_accept(self.id()?.core().as_raw(), &mut raw) })?;
+        self.id()?.core().locked(|id| {
+            // SAFETY: The identifier is valid, and its handler lock is held.
+            to_result(unsafe { sys::rdma_accept(id, &mut raw) })
+        })?;
         self.id.take().map(CmId::from_id).ok_or(EINVAL)
     }
 
     /// Rejects the request, with the private data `private` (at most 148 bytes).
     pub fn reject(self, private: &[u8]) -> Result {
-        reject(self._request.raw, private)
+        self.id()?
+            .core()
+            .locked(|id| reject(NonNull::new(id).ok_or(EINVAL)?, private))
+    }
+
+    /// Calls `with` as an event handler of the connection is called: under its lock, and no event
+    /// is handled meanwhile. Sleeps.
+    pub fn handle<R>(self, with: impl FnOnce(Self) -> R) -> Result<R> {
+        let core = self.id()?.core().clone();
+        Ok(IdCore::handle_with(core, || with(self)))
     }
 }
 
-impl Drop for Pending<'_> {
+impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(id) = &self.id {
             id.core().close();
@@ -249,7 +259,7 @@ impl Drop for Pending<'_> {
 fn reject(id: NonNull<sys::rdma_cm_id>, private: &[u8]) -> Result {
     let length = private.len().try_into()?;
     let reason = sys::ib_cm_rej_reason_IB_CM_REJ_CONSUMER_DEFINED as u8;
-    // SAFETY: The identifier is that of a request that is being handled.
+    // SAFETY: The identifier is that of a request that was not answered, and is valid.
     to_result(unsafe { sys::rdma_reject(id.as_ptr(), private.as_ptr().cast(), length, reason) })
 }
 

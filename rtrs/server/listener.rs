@@ -11,7 +11,9 @@ use rdma::{
     cm::{
         self,
         ConnectRequest,
+        Id,
         ListenHandler,
+        Pending,
         SocketAddress, //
     },
     PortWatch, //
@@ -28,6 +30,11 @@ use zerocopy::IntoBytes;
 
 use crate::server::{
     module::ModuleState, //
+    path::{
+        connections::Events,
+        error::PathError,
+        Path, //
+    },
     session::{
         table::Registry,
         Service, //
@@ -93,10 +100,21 @@ impl ListenHandler for Requests {
             Ok(connect) => connect,
             Err(refusal) => return refuse(request, &refusal),
         };
-        match self.0.path_for(&connect, &request) {
-            Ok(path) => path.join(&connect, request),
+        match self.0.known_path(&connect, &request) {
+            Ok(Ok(path)) => join(&path, &connect, request),
+            // Without memory for it, the request is rejected.
+            Ok(Err(origin)) => drop(self.0.answer_later(connect, origin, request)),
             Err(refusal) => refuse(request, &refusal),
         }
+    }
+}
+
+/// Adds a connection to a path.
+fn join(path: &Arc<Path>, connect: &Connect, request: ConnectRequest<'_>) {
+    let prepared = Events::new().and_then(|events| Ok((request.prepare(events.clone())?, events)));
+    match prepared {
+        Ok((pending, events)) => path.join(connect, pending, &events),
+        Err(e) => path.fail(PathError::Accept(connect.cid, e)),
     }
 }
 
@@ -104,9 +122,21 @@ impl ListenHandler for Requests {
 static REFUSED: RateLimit = RateLimit::new(5000, 10);
 
 /// Rejects a connect request with the reason `refusal`.
-pub(crate) fn refuse(request: ConnectRequest<'_>, refusal: &Refusal) {
+fn refuse(request: ConnectRequest<'_>, refusal: &Refusal) {
+    log_refusal(request.peer_address(), refusal);
+    // If the reject cannot be sent, the client runs into its timeout.
+    let _ = request.reject(ConnectResponse::reject(refusal.errno()).as_bytes());
+}
+
+/// As [`refuse`], for a request that has a handler.
+pub(crate) fn refuse_pending(pending: Pending, refusal: &Refusal) {
+    log_refusal(pending.id().ok().and_then(Id::peer_address), refusal);
+    let _ = pending.reject(ConnectResponse::reject(refusal.errno()).as_bytes());
+}
+
+fn log_refusal(peer: Option<SocketAddress>, refusal: &Refusal) {
     if let Some(suppressed) = REFUSED.allow() {
-        match request.peer_address().map(|peer| peer.address) {
+        match peer.map(|peer| peer.address) {
             Some(peer) => pr_err!(
                 "connect request from {} rejected: {}\n",
                 peer,
@@ -118,6 +148,4 @@ pub(crate) fn refuse(request: ConnectRequest<'_>, refusal: &Refusal) {
             pr_err!("{} more connect requests were rejected\n", suppressed);
         }
     }
-    // If the reject cannot be sent, the client runs into its timeout.
-    let _ = request.reject(ConnectResponse::reject(refusal.errno()).as_bytes());
 }

@@ -50,7 +50,6 @@ use kernel_ext::{
     workqueue, //
 };
 use rdma::{
-    cm::ConnectRequest,
     Device,
     PageMapping,
     Pd, //
@@ -183,11 +182,11 @@ impl Path {
     pub(crate) fn prepare<'a>(
         session: &'a Arc<Session>,
         connect: &'a Connect,
-        request: &ConnectRequest<'_>,
+        device: &Device,
         name: PathName,
         charge: Charge,
     ) -> Result<impl FnOnce() -> Result<Arc<Self>, Refusal> + 'a, Refusal> {
-        let pd = Pd::new(request.device()).map_err(|_| Refusal::NoMemory)?;
+        let pd = Pd::new(device).map_err(|_| Refusal::NoMemory)?;
         let mappings = chunks::map(session, &pd).map_err(|_| Refusal::NoMemory)?;
         let division = chunks::divide(session, &pd, &mappings).map_err(Refusal::Device)?;
         let chunks = (&*mappings, division);
@@ -247,26 +246,6 @@ impl Path {
             Ok(path)
         };
         Ok(begin)
-    }
-
-    /// Adds a connection; accepts or rejects the request.
-    pub(crate) fn join(self: &Arc<Self>, connect: &Connect, request: ConnectRequest<'_>) {
-        let mut joined = self.joined.lock();
-        let connections = self.connections.lock().clone();
-        let connecting = self.state() == ServerState::Connecting;
-        let taken = connections
-            .as_ref()
-            .is_none_or(|c| c.get(connect.cid).is_some());
-        let checked = connect.check_known_path(connecting, self.connection_count, taken);
-        let connections = match (checked, connections) {
-            (Ok(()), Some(connections)) => connections,
-            (Err(refusal), _) => return super::listener::refuse(request, &refusal),
-            (Ok(()), None) => return super::listener::refuse(request, &Refusal::PathState),
-        };
-        *joined = Instant::now();
-        if let Err(e) = connections::accept(self, &connections, connect.cid, request) {
-            self.fail(PathError::Accept(connect.cid, e));
-        }
     }
 
     /// Returns the connections, while the guard lives; `None` once the teardown has taken them. Any

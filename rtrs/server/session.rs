@@ -2,6 +2,7 @@
 
 //! A session: one client's chunks, and the paths that lead to them.
 
+mod arrivals;
 pub(crate) mod table;
 
 use kernel::{

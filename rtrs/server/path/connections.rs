@@ -5,9 +5,14 @@
 use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::Instant, //
 };
 use kernel_ext::sync::{
+    atomic::{
+        AtomicBool,
+        Ordering::Relaxed, //
+    },
     GraceArc,
     SetOnce, //
 };
@@ -16,9 +21,9 @@ use rdma::{
         CmHandler,
         CmId,
         ConnectParam,
-        ConnectRequest,
         Event,
-        Id, //
+        Id,
+        Pending, //
     },
     Cq,
     Device,
@@ -33,6 +38,11 @@ use rtrs_core::{
     proto::{
         budget,
         device::Unfit,
+        handshake::{
+            Connect,
+            Refusal, //
+        },
+        path::ServerState,
         signal::{
             QueueError,
             QueueSizes,
@@ -53,6 +63,7 @@ use crate::server::{
         send_queue::SendQueue,
         tag::Tagged, //
     },
+    listener::refuse_pending,
     path::{
         error::PathError,
         Path, //
@@ -178,16 +189,35 @@ impl Sizes {
     }
 }
 
+impl Path {
+    /// Adds a connection, whose handler is `events`; accepts or rejects the request. Called as an
+    /// event handler of the connection is.
+    pub(crate) fn join(self: &Arc<Self>, connect: &Connect, pending: Pending, events: &Events) {
+        let mut joined = self.joined.lock();
+        let connections = self.connections.lock().clone();
+        let connecting = self.state() == ServerState::Connecting;
+        let taken = connections
+            .as_ref()
+            .is_none_or(|c| c.get(connect.cid).is_some());
+        let checked = connect.check_known_path(connecting, self.connection_count, taken);
+        let connections = match (checked, connections) {
+            (Ok(()), Some(connections)) => connections,
+            (Err(refusal), _) => return refuse_pending(pending, &refusal),
+            (Ok(()), None) => return refuse_pending(pending, &Refusal::PathState),
+        };
+        *joined = Instant::now();
+        events.are_of(self);
+        if let Err(e) = accept(self, &connections, connect.cid, pending) {
+            self.fail(PathError::Accept(connect.cid, e));
+        }
+    }
+}
+
 /// Accepts connection `cid` of `path`, or rejects it with the error that is returned.
 ///
-/// The caller has checked the request, and holds the path's lock of connections.
-pub(crate) fn accept(
-    path: &Arc<Path>,
-    connections: &Connections,
-    cid: u16,
-    request: ConnectRequest<'_>,
-) -> Result {
-    let pending = request.prepare(Events(path.clone()))?;
+/// The caller has checked the request, holds the path's lock of connections, and is called as an
+/// event handler of the connection is.
+fn accept(path: &Arc<Path>, connections: &Connections, cid: u16, pending: Pending) -> Result {
     let made = charge(path).and_then(|charge| Ok((create(path, cid, pending.id()?)?, charge)));
     let (qp, charge) = match made {
         Ok(made) => made,
@@ -235,7 +265,7 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<OwnedQp<Receiver>> {
         config.cq_entries(),
         path.next_vector(),
         PollContext::Workqueue,
-        Some(Arc::new(Events(path.clone()), GFP_KERNEL)?),
+        Some(Arc::new(LostCompletions(path.clone()), GFP_KERNEL)?),
     )?;
     let receiver = Receiver {
         path: path.clone(),
@@ -271,27 +301,58 @@ pub(crate) fn post_receives(connection: &Connection) -> Result {
     }
 }
 
-/// Handles the connection manager's events of a connection, and errors of its completion queue.
-struct Events(Arc<Path>);
+/// Handles errors of a completion queue.
+struct LostCompletions(Arc<Path>);
 
-impl Notify for Events {
+impl Notify for LostCompletions {
     #[cold]
     fn broken(&self) {
         self.0.fail(PathError::CompletionsLost);
     }
 }
 
+/// Handles the connection manager's events of a connection.
+pub(crate) struct Events {
+    /// Its path, once it is known.
+    path: SetOnce<Arc<Path>>,
+    /// The client has given the request up before that.
+    is_over: AtomicBool,
+}
+
+impl Events {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let events = Self {
+            path: SetOnce::new(),
+            is_over: AtomicBool::new(false),
+        };
+        Ok(Arc::new(events, GFP_KERNEL)?)
+    }
+
+    /// Returns whether the client does not wait for an answer any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
+    /// Says whose connection it is.
+    pub(crate) fn are_of(&self, path: &Arc<Path>) {
+        self.path.populate(path.clone());
+    }
+}
+
 impl CmHandler for Events {
     fn event(&self, _id: &Id, event: Event<'_>) {
+        let Some(path) = self.path.as_ref() else {
+            return self.is_over.store(true, Relaxed);
+        };
         match event {
             Event::Established { .. } => {}
-            Event::Disconnected => self.0.close(),
+            Event::Disconnected => path.close(),
             Event::Rejected { .. }
             | Event::Unreachable(_)
             | Event::ConnectError(_)
             | Event::TimewaitExit
             | Event::DeviceRemoval
-            | Event::AddressChange => self.0.fail(PathError::Connection(&event)),
+            | Event::AddressChange => path.fail(PathError::Connection(&event)),
             _ => {}
         }
     }

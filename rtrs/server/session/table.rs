@@ -17,6 +17,7 @@ use kernel_ext::{
 };
 use rdma::{
     cm::ConnectRequest,
+    Device,
     DeviceId,
     PortEvents, //
 };
@@ -50,10 +51,36 @@ use crate::server::{
     },
     quota::Charge,
     session::{
+        arrivals::Arrivals,
         Service,
         Session, //
     },
 };
+
+/// Where a connect request comes from.
+pub(crate) struct Origin {
+    /// The device at which it came.
+    pub(crate) device: Device,
+    /// Both addresses, the client's first.
+    pub(crate) name: PathName,
+}
+
+impl Origin {
+    fn new(request: &ConnectRequest<'_>) -> Result<Self, Refusal> {
+        let device = request.device().clone();
+        device::capabilities(&device)
+            .check()
+            .map_err(Refusal::Device)?;
+        let name = match (request.peer_address(), request.local_address()) {
+            (Some(peer), Some(local)) => PathName {
+                src: address::from_cm(&peer.address),
+                dst: address::from_cm(&local.address),
+            },
+            _ => return Err(Refusal::PathState),
+        };
+        Ok(Self { device, name })
+    }
+}
 
 /// The sessions of one listener, and their shared state.
 ///
@@ -65,6 +92,9 @@ pub(crate) struct Registry {
     pub(crate) service: Arc<dyn Service>,
     #[pin]
     sessions: Mutex<Sessions>,
+    /// Connect requests that wait for an answer; no other lock is taken with it.
+    #[pin]
+    pub(super) arrivals: Mutex<Arrivals>,
     /// Woken when a session has been removed.
     #[pin]
     gone: WaitQueue,
@@ -112,10 +142,26 @@ impl Registry {
                     list: KVec::new(),
                     closed: false,
                 }, "Registry::sessions"),
+                arrivals <- new_mutex!(Arrivals::new(), "Registry::arrivals"),
                 gone <- new_wait_queue!("Registry::gone"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Finds the path that a connect request joins; if it begins one, returns where it comes from.
+    pub(crate) fn known_path(
+        &self,
+        connect: &Connect,
+        request: &ConnectRequest<'_>,
+    ) -> Result<Result<Arc<Path>, Origin>, Refusal> {
+        let origin = Origin::new(request)?;
+        let session = self.find(connect)?;
+        let joined = match &session {
+            Some(session) => joins(&session.paths.lock(), connect, &origin.name)?,
+            None => connect.check_new_path().map(|()| None)?,
+        };
+        Ok(joined.ok_or(origin))
     }
 
     /// Finds the path of a connect request, or creates it, and its session if necessary.
@@ -125,22 +171,12 @@ impl Registry {
     pub(crate) fn path_for(
         self: &Arc<Self>,
         connect: &Connect,
-        request: &ConnectRequest<'_>,
+        origin: &Origin,
     ) -> Result<Arc<Path>, Refusal> {
-        device::capabilities(request.device())
-            .check()
-            .map_err(Refusal::Device)?;
-        let name = match (request.peer_address(), request.local_address()) {
-            (Some(peer), Some(local)) => PathName {
-                src: address::from_cm(&peer.address),
-                dst: address::from_cm(&local.address),
-            },
-            _ => return Err(Refusal::PathState),
-        };
         for _ in 0..admission::ROUNDS {
             let known = self.find(connect)?;
             let was_known = known.is_some();
-            match self.find_or_begin(connect, request, &name, known) {
+            match self.find_or_begin(connect, origin, known) {
                 Ok(Some(path)) => return Ok(path),
                 Ok(None) => {}
                 Err(refusal) => {
@@ -159,8 +195,7 @@ impl Registry {
     fn find_or_begin(
         self: &Arc<Self>,
         connect: &Connect,
-        request: &ConnectRequest<'_>,
-        name: &PathName,
+        origin: &Origin,
         known: Option<Arc<Session>>,
     ) -> Result<Option<Arc<Path>>, Refusal> {
         let is_known = known.is_some();
@@ -172,13 +207,13 @@ impl Registry {
                 Session::new(self, connect.paths_uuid, charge).map_err(|_| Refusal::NoMemory)?
             }
         };
-        let joined = joins(&session.paths.lock(), connect, name)?;
+        let joined = joins(&session.paths.lock(), connect, &origin.name)?;
         if joined.is_some() {
             return Ok(joined);
         }
-        let cost = self.charge_path(&session, connect, request)?;
-        let begin = Path::prepare(&session, connect, request, *name, cost)?;
-        self.insert(&session, is_known, connect, name, begin)
+        let cost = self.charge_path(&session, connect, &origin.device)?;
+        let begin = Path::prepare(&session, connect, &origin.device, origin.name, cost)?;
+        self.insert(&session, is_known, connect, &origin.name, begin)
     }
 
     /// Finds the session of a connect request; `None` if the request creates it.
@@ -196,10 +231,10 @@ impl Registry {
         &self,
         session: &Session,
         connect: &Connect,
-        request: &ConnectRequest<'_>,
+        device: &Device,
     ) -> Result<Charge, Refusal> {
-        let connection = connections::cost_bytes(session, request.device())
-            .map_err(|e| Refusal::Device(e.into()))?;
+        let connection =
+            connections::cost_bytes(session, device).map_err(|e| Refusal::Device(e.into()))?;
         // There must be room for all connections now, and each is charged when it is made: who
         // announces many keeps no memory from others by that.
         let connections = connection.saturating_mul(connect.cid_num.into());

@@ -15,6 +15,7 @@ mod access;
 mod addr;
 mod admission;
 mod agreement;
+mod arrivals;
 mod availability;
 mod backoff;
 mod boot;

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connect requests that begin a path: workers answer them, in the order of `proto::arrivals`.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    cm::{
+        ConnectRequest,
+        Pending, //
+    },
+    DeviceId, //
+};
+use rtrs_core::proto::{
+    arrivals,
+    handshake::Connect, //
+};
+
+use crate::server::{
+    listener::refuse_pending,
+    path::connections::Events,
+    session::table::{
+        Origin,
+        Registry, //
+    }, //
+};
+
+/// A connect request that waits.
+struct Arrival {
+    connect: Connect,
+    origin: Origin,
+    pending: Pending,
+    events: Arc<Events>,
+}
+
+/// Connect requests that wait, the oldest first, and the devices that have a worker: each has one
+/// for all of its requests.
+pub(super) struct Arrivals {
+    list: KVec<Arrival>,
+    busy: KVec<DeviceId>,
+}
+
+impl Arrivals {
+    pub(super) const fn new() -> Self {
+        Self {
+            list: KVec::new(),
+            busy: KVec::new(),
+        }
+    }
+
+    /// Adds a request. Returns one that is given up for it, and whether the device needs a worker.
+    fn add(&mut self, arrival: Arrival) -> Result<(Option<Arrival>, bool)> {
+        let device = arrival.origin.device.id();
+        self.list.reserve(1, GFP_KERNEL)?;
+        self.busy.reserve(1, GFP_KERNEL)?;
+        let waiting = self.list.iter().map(|older| &older.connect);
+        let replaced = arrivals::replaced(&arrival.connect, waiting);
+        let given_up = replaced.and_then(|index| self.list.remove(index).ok());
+        self.list
+            .push_within_capacity(arrival)
+            .map_err(|_| ENOMEM)?;
+        let is_busy = self.busy.contains(&device);
+        if !is_busy {
+            self.busy.push_within_capacity(device).map_err(|_| ENOMEM)?;
+        }
+        Ok((given_up, !is_busy))
+    }
+
+    /// Takes the next request at `device`; without one its worker ends.
+    fn take(&mut self, device: DeviceId) -> Option<Arrival> {
+        let of_device = |arrival: &Arrival| arrival.origin.device.id() == device;
+        let next = arrivals::next(self.list.iter().map(of_device));
+        let taken = next.and_then(|index| self.list.remove(index).ok());
+        if taken.is_none() {
+            self.busy.retain(|busy| *busy != device);
+        }
+        taken
+    }
+}
+
+impl Registry {
+    /// Has a worker answer a request that begins a path. Sleeps.
+    pub(crate) fn answer_later(
+        self: &Arc<Self>,
+        connect: Connect,
+        origin: Origin,
+        request: ConnectRequest<'_>,
+    ) -> Result {
+        let device = origin.device.id();
+        let events = Events::new()?;
+        let arrival = Arrival {
+            connect,
+            origin,
+            pending: request.prepare(events.clone())?,
+            events,
+        };
+        let (given_up, needs_worker) = self.arrivals.lock().add(arrival)?;
+        drop(given_up);
+        if needs_worker {
+            let registry = self.clone();
+            let answer = move || registry.answer_all(device);
+            if self.shared.queue.try_spawn(GFP_KERNEL, answer).is_err() {
+                self.answer_all(device);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers all requests that wait at a device.
+    fn answer_all(self: &Arc<Self>, device: DeviceId) {
+        loop {
+            let next = self.arrivals.lock().take(device);
+            match next {
+                Some(arrival) => self.answer(arrival),
+                None => return,
+            }
+        }
+    }
+
+    /// Answers a request. Dropping it rejects it.
+    fn answer(self: &Arc<Self>, arrival: Arrival) {
+        let Arrival {
+            connect,
+            origin,
+            pending,
+            events,
+        } = arrival;
+        if events.is_over() {
+            return;
+        }
+        let found = self.path_for(&connect, &origin);
+        // An error is one of the identifier, which rejects the request.
+        let _ = pending.handle(|pending| match found {
+            Ok(path) => path.join(&connect, pending, &events),
+            Err(refusal) => refuse_pending(pending, &refusal),
+        });
+    }
+}
