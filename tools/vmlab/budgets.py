@@ -40,7 +40,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "power": (14, 31), "preemption": (0, 20), "processors": (0, 43), "quarantine": (27, 0), "rdma": (3, 2),
     "recovery": (22, 0), "replay": (3, 0), "server_admin": (0, 26), "server_exports": (0, 12), "session_names": (0, 14),
     "soak": (0, 87), "stack": (0, 106), "sysfs": (8, 0), "sysfs_fuzz": (0, 13), "teardown": (24, 0),
-    "testdevice": (68, 0), "vfs": (52, 0),
+    "testdevice": (86, 0), "vfs": (52, 0),
 }
 # A file that is not among them has just been written: these are its budgets. More is earned by moving or merging tests.
 NEW = {tier.CORE: 90.0, tier.ALL: 110.0}

@@ -18,8 +18,9 @@ from vmlab.needs import needs
 
 SMP = 2
 
-# The flags of each task that connects a path, by the function on its stack.
-CONNECTS = "for file in $(grep -ls path7connect /proc/[0-9]*/stack); do cut -d' ' -f9 < ${file%stack}stat; done"
+# The flags of each task that connects a path, by a function on its stack: which of them is inlined changes.
+CONNECTS = ("for file in $(grep -lsE 'path7connect|Path7attempt' /proc/[0-9]*/stack); do "
+            "cut -d' ' -f9 < ${file%stack}stat; done")
 FROM_RESERVES = 0x800 | 0x80000     # PF_MEMALLOC, PF_MEMALLOC_NOIO
 
 

@@ -20,7 +20,7 @@ ADAPTERS = {
     # main.c, mlx5_ib_query_device(): MLX5_MAX_SGE_RD, (512 - 16 - 16) / 16; mlx5_ib_calc_max_qp_wr(): 4 blocks each.
     # Firmware: 32768 blocks, 65536 pages, 16 reads, completion queues of 4194303.
     "mlx5": {"max_qp_wr": 32768 // 4, "max_sge": 30, "max_fast_reg_page_list_len": 65536, "max_cqe": 4194303,
-             "max_qp_rd_atom": 16, "page_size_cap": (1 << 64) - 4 * K},
+             "max_qp_rd_atom": 16, "page_size_cap": (1 << 64) - 4 * K, "max_sq_blocks": 32768},
     # ctrl.c, IRDMA_MAX_QP_WRS(8), IRDMA_MAX_CQ_SIZE; user.h, IRDMA_MAX_WQ_FRAGMENT_COUNT; main.h,
     # IRDMA_MAX_PAGES_PER_FMR; icrdma_hw.c, page_size_cap, ICRDMA_MAX_IRD_SIZE
     "irdma": {"max_qp_wr": (32768 - 258) // 8, "max_sge": 13, "max_fast_reg_page_list_len": 262144,
@@ -72,26 +72,27 @@ def test_the_selftest_of_rdma_passes_on_it(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_a_disk_over_it_holds_what_was_written(vm: Lab) -> None:
-    """Small and large requests arrive, in each direction, on a device that is both ends."""
-    plug_in(vm)
+    """Small and large requests arrive, in each direction, on a device that is both ends and takes turns."""
+    plug_in(vm, "turn=1")
     _holds_what_was_written(vm, deed=memory_anywhere)
 
 
-# Receives for the default depth of 512 are more than it has room for: a session is refused, as on `short_queues` below.
-DEPTHS = {"i40iw": 256}
+# Of the server. To i40iw, receives for the default depth of 512 are more than it has room for: a session is refused, as
+# on `short_queues` below. From 1338 on, mlx5 has no room for send queues whose work requests have 17 segments.
+SERVERS = {"i40iw": "sess_queue_depth=256", "mlx5": "sess_queue_depth=1400 max_chunk_size=65536"}
 
 
-def _on(limits: dict[str, int], depth: int) -> Callable[[Lab], None]:
+def _on(limits: dict[str, int], server: str) -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True)
     def test(vm: Lab) -> None:
-        """The modules keep to the limits of the device, all but i40iw at the default depth."""
+        """The modules keep to the limits of the device, all but i40iw at the default depth or more."""
         plug_in(vm, " ".join(f"{name}={value}" for name, value in limits.items()))
-        _holds_what_was_written(vm, f"sess_queue_depth={depth}")
+        _holds_what_was_written(vm, server)
     return test
 
 
 for _name, _limits in ADAPTERS.items():
-    globals()[f"test_a_disk_with_the_limits_of_{_name}"] = _on(_limits, DEPTHS.get(_name, 512))
+    globals()[f"test_a_disk_with_the_limits_of_{_name}"] = _on(_limits, SERVERS.get(_name, ""))
 
 
 # The device, the server's parameters, and the line of the log. Management datagrams need 512 work requests.
@@ -213,8 +214,8 @@ def test_d13_a_write_whose_key_cannot_be_invalidated_is_not_done(vm: Lab) -> Non
 
 @needs(machines=1, own_modules=True, smp=2)
 def test_it_can_be_unplugged_under_load(vm: Lab) -> None:
-    """The modules above it close what they have there, and the module unloads."""
-    plug_in(vm)
+    """The modules above it close what they have there, and the module unloads. It has fewer vectors than processors."""
+    plug_in(vm, "vectors=1")
     rnbd.start(vm)
     disk = rnbd.map_disk(vm)
     load = disk.fio("--rw=randrw --bs=4k --iodepth=16 --size=32m --time_based --runtime=60")
@@ -222,6 +223,71 @@ def test_it_can_be_unplugged_under_load(vm: Lab) -> None:
     vm.server.run(f"rmmod {MODULE}")
     disk.unmap("force")
     ok(load.wait(30).code, "IO went on without a device")
+
+
+SECOND = "10.0.9.1"         # of the server, on another device
+IN_FLIGHT = 4
+
+
+@needs(machines=1, own_modules=True)
+def test_a_device_that_fails_is_left_at_once(vm: Lab) -> None:
+    """Both ends of its path go by its event, long before a heartbeat; its driver ends what is in flight, which goes to
+    the other path; then it can be removed."""
+    plug_in(vm, "drains=1")
+    rnbd.start(vm, rtrs="heartbeat_interval_ms=60000")
+    disk = rnbd.map_disk(vm)
+    paths.set_all(vm, heartbeat_interval_ms=60000)
+    first = queue_pairs(vm)["client"]
+    vm.server.run(f"ip link add eth9 mtu 9000 type dummy; ip addr add {SECOND}/24 dev eth9; ip link set eth9 up; "
+                  "rdma link add rxe9 type rxe netdev eth9")
+    vm.defer(vm.server.run, "mods -r; rdma link delete rxe9; ip link del eth9")
+    eq(vm.client.write(rnbd.session_file("add_path"), f"ip:{SECOND}"), "")
+    rnbd.round_robin(vm)
+    for qp in first:
+        add_fault(vm, f"fault=lose on=write times=1000000 qp={qp['qp']}")
+    writes = disk.fio(f"--rw=randwrite --bs=4k --iodepth={IN_FLIGHT} --number_ios=64 --size=8m --verify=crc32c "
+                      "--verify_fatal=1")
+    until(lambda: sum(map(int, vm.client.read(f"/sys/block/{disk.name}/inflight").split())) == IN_FLIGHT, 20,
+          "writes are under way")
+    mark = vm.server.log_mark()
+    add_fault(vm, "fault=device_fatal")
+    until(lambda: sorted(paths.states(vm))[0] == "connected" and "disconnected" in paths.states(vm), 10, "it is left")
+    writes.clean(20)
+    eq(len(vm.server.log_matches("rtrs_client: .*device has failed", mark)), 1, "lines of the client")
+    eq(len(vm.server.log_matches("rtrs_server: .*device has failed", mark)), 1, "lines of the server")
+    eq(vm.server.names("/sys/class/rtrs-server/s1/paths"), [f"ip:{SECOND}@ip:{SECOND}"], "paths of the server")
+    vm.server.run(f"rmmod {MODULE}", 20)
+    disk.unmap()
+
+
+# Clients of two paths, and what the device takes for each path of a server that has 16 chunks.
+CLIENTS, PATH_SECONDS = 8, 0.6
+
+
+@needs(machines=1, own_modules=True, waits=True)
+def test_a_server_that_starts_serves_all_its_clients(vm: Lab) -> None:
+    """It answers those that wait for it: in their order, it would answer requests that were given up, for ever."""
+    plug_in(vm)
+    start = "mods ours rtrs_server sess_queue_depth=16 always_invalidate=Y; mods ours rnbd_server dev_search_path=/dev"
+    rnbd.start(vm, rtrs="sess_queue_depth=16 always_invalidate=Y", mib=8)
+    vm.server.run("ip addr add 10.0.0.77/24 dev eth0")
+    vm.defer(vm.server.run, "ip addr del 10.0.0.77/24 dev eth0")
+    line = f"path=ip:{vm.address(vm.server, 0)} path=ip:10.0.0.77 access_mode=ro device_path=ram0"
+    disks = [rnbd.map_disk(vm, session=f"s{n}", line=f"sessname=s{n} {line}") for n in range(CLIENTS)]
+    vm.server.run("rmmod rnbd_server rtrs_server")
+    # All of them wait for it, and none has just been refused.
+    paths.rest(3)
+    slow = f"/sys/module/{MODULE}/parameters/region_ms"
+    eq(vm.server.write(slow, str(round(PATH_SECONDS * 1000 / 16))), "")
+    vm.defer(vm.server.write, slow, "0")
+    vm.server.run(start)
+    began = paths.uptime(vm.client)
+    back = "cat /sys/class/rtrs-client/s*/paths/*/state | grep -cx connected || true"
+    until(lambda: vm.client.run(back).strip() == str(2 * CLIENTS), 40, "all paths are back", pause=1)
+    paths.figure(f"{2 * CLIENTS} paths, {PATH_SECONDS} s each, are back in {paths.uptime(vm.client) - began:.1f} s")
+    eq(vm.server.write(slow, "0"), "")
+    for disk in disks:
+        disk.unmap()
 
 
 # By always_invalidate, direction and side. Receives are posted in batches, so their doorbells are few.
