@@ -177,23 +177,10 @@ impl Protection {
     /// Returns `EILSEQ`, with a log line.
     pub(super) fn check_seal(&self, operation: &Operation) -> Result {
         let is_read = operation.is_read();
-        match self.is_sealed(operation, is_read) {
+        match is_sealed(operation, is_read) {
             Some(true) => Ok(()),
             _ => Err(self.reject(is_read, Bad::Seal)),
         }
-    }
-
-    fn is_sealed(&self, operation: &Operation, is_read: bool) -> Option<bool> {
-        let seal = Seal::read(operation.user())?;
-        let start = operation.user().get(..SEALED_LEN)?;
-        let mut crc = Checksum::Crc32c.update(0, start);
-        if !is_read {
-            let len = usize::from(seal.tuples_len);
-            let at = (operation.data_len() as usize).checked_sub(len)?;
-            let memory = operation.memory()?;
-            crc = memory.checksum(Checksum::Crc32c, crc, at, len).ok()?;
-        }
-        Some(crc == u64::from(seal.crc))
     }
 
     /// Returns the data at the start of `memory`, with its tuples behind it.
@@ -364,6 +351,21 @@ fn check(protection: &Protection, request: &IoRequest, operation: &Operation) ->
     Ok(first.unwrap_or(0))
 }
 
+/// Returns whether the CRC of a request's message, and of the tuples of a write, is right; `None`
+/// if it has none.
+fn is_sealed(operation: &Operation, is_read: bool) -> Option<bool> {
+    let seal = Seal::read(operation.user())?;
+    let start = operation.user().get(..SEALED_LEN)?;
+    let mut crc = Checksum::Crc32c.update(0, start);
+    if !is_read {
+        let len = usize::from(seal.tuples_len);
+        let at = (operation.data_len() as usize).checked_sub(len)?;
+        let memory = operation.memory()?;
+        crc = memory.checksum(Checksum::Crc32c, crc, at, len).ok()?;
+    }
+    Some(crc == u64::from(seal.crc))
+}
+
 impl Session {
     /// Starts an IO request that is not one of a device without protection information: of another
     /// device, the data is followed by tuples.
@@ -374,6 +376,10 @@ impl Session {
         match (target, device_id) {
             (Some(target), Some(device_id)) if target.protection().is_some() => {
                 self.start_protected(target, device_id, None, operation);
+            }
+            // The client learns that the device is closed, unless the number may be a wrong one.
+            (None, Some(device_id)) if is_sealed(&operation, operation.is_read()) == Some(true) => {
+                self.refuse_unknown(device_id, operation);
             }
             _ => self.refuse(reason, operation),
         }

@@ -125,6 +125,12 @@ def test_the_server_disk_holds_the_data_alone(pair: Lab) -> None:
     eq(disk.checksum(), raw, "both ends")
     no_errors(pair, disk)
     eq((client_stats(disk)["not_protected"], server_stats(pair)["not_protected"]), ("0", "0"))
+    # The answer to a request with tuples says that the server has closed the device, as to any other one.
+    for direction in ("if=/dev/zero oflag=direct of", "of=/dev/null iflag=direct if"):
+        eq(pair.server.write("/sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/force_close", "1"), "")
+        ok(pair.client.try_run(f"dd {direction}={disk.path} bs=4k count=1").code, f"{direction}: IO of a closed device")
+        eq(disk.attribute("state"), "closed", direction)
+        eq(pair.client.write(f"{disk.control}/remap_device", "1"), "")
     disk.unmap()
 
 
