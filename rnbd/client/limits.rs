@@ -21,7 +21,7 @@ use rtrs_client::Session;
 
 use crate::proto::{
     device::Device as Remote,
-    io_state,
+    io_state::Flushes,
     memory,
     pi::{
         Format,
@@ -90,7 +90,7 @@ fn integrity(geometry: Geometry) -> Integrity {
 pub(super) struct LimitUpdate {
     has: Limits,
     should_have: Limits,
-    had_cache_when_added: bool,
+    flushes: Flushes,
 }
 
 impl LimitUpdate {
@@ -99,7 +99,7 @@ impl LimitUpdate {
         Self {
             has: limits,
             should_have: limits,
-            had_cache_when_added: limits.write_cache,
+            flushes: Flushes::new(limits.write_cache),
         }
     }
 
@@ -115,6 +115,7 @@ impl LimitUpdate {
         }
         limits.logical_block_bytes = self.has.logical_block_bytes;
         limits.physical_block_bytes = limits.physical_block_bytes.max(limits.logical_block_bytes);
+        self.flushes.follow(limits.write_cache);
         self.should_have = limits;
         Ok(())
     }
@@ -129,13 +130,13 @@ impl LimitUpdate {
         (self.has != self.should_have).then_some(self.should_have)
     }
 
-    /// See [`io_state::must_force`].
+    /// See [`Flushes::must_force`].
     pub(super) fn must_force(&self) -> bool {
-        io_state::must_force(self.had_cache_when_added, self.should_have.write_cache)
+        self.flushes.must_force(self.should_have.write_cache)
     }
 
-    /// Records that the disk has these limits now.
-    pub(super) fn changed(&mut self, limits: Limits) {
-        self.has = limits;
+    /// Records that the disk has these limits now. Returns those that it had.
+    pub(super) fn changed(&mut self, limits: Limits) -> Limits {
+        core::mem::replace(&mut self.has, limits)
     }
 }

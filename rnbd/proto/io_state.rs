@@ -18,12 +18,33 @@ const QUEUEING: u64 = u64::MAX - 1;
 /// [`IoState::Failing`].
 const FAILING: u64 = u64::MAX;
 
-/// Returns whether writes to a disk are forced through the server's cache: the disk was added
-/// without a cache, and the server's device has one now. Who uses the disk need not send flushes
-/// then. A device on top of it (LVM, dm-crypt) keeps what it was told when it was made and drops
-/// those of its own users, also when the disk has one later; so this lasts until it is unmapped.
-pub const fn must_force(had_cache_when_added: bool, has_cache: bool) -> bool {
-    has_cache && !had_cache_when_added
+/// Whether all who use a disk send flushes to it.
+///
+/// A disk without a cache gets none. A device on top of it (LVM, dm-crypt) keeps what it was told
+/// when it was made, and drops the flushes of its own users also when the disk has a cache later.
+/// So it counts until the disk is unmapped that it had none once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flushes {
+    are_sent: bool,
+}
+
+impl Flushes {
+    /// Those to a disk that is added, with a cache or without.
+    pub const fn new(has_cache: bool) -> Self {
+        Self {
+            are_sent: has_cache,
+        }
+    }
+
+    /// Takes note that the server's device has a cache now, or none.
+    pub fn follow(&mut self, has_cache: bool) {
+        self.are_sent &= has_cache;
+    }
+
+    /// Returns whether writes are forced through the cache, if the server's device has one.
+    pub const fn must_force(self, has_cache: bool) -> bool {
+        has_cache && !self.are_sent
+    }
 }
 
 /// How requests are sent.

@@ -62,8 +62,8 @@ impl Device {
             }
             let mut inner = self.lock();
             if let Some(limit_update) = &mut inner.limits {
-                limit_update.changed(limits);
-                if limit_update.must_force() {
+                let had_cache = limit_update.changed(limits).write_cache;
+                if limit_update.must_force() && !had_cache {
                     pr_warn!(
                         "{self}: the server's device has a cache now: each write is forced through \
                          it until the disk is unmapped and mapped again\n"

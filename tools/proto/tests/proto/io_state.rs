@@ -2,7 +2,7 @@
 
 //! How requests are sent, as a word.
 
-use proto::rnbd::io_state::{must_force, IoState};
+use proto::rnbd::io_state::{Flushes, IoState};
 
 #[test]
 fn every_state_survives_as_a_word() {
@@ -21,13 +21,20 @@ fn every_state_survives_as_a_word() {
 
 #[test]
 fn writes_are_forced_where_no_flush_may_come() {
-    for (had, has, forced) in [
-        (false, false, false),
-        (false, true, true),
-        (true, false, false),
-        (true, true, false),
+    for (caches, forced) in [
+        (&[false][..], false),
+        (&[true], false),
+        (&[false, true], true),
+        (&[true, false], false),
+        (&[true, true], false),
+        (&[true, false, true], true),
+        (&[true, false, true, true], true),
     ] {
-        assert_eq!(must_force(had, has), forced, "{had} {has}");
+        let (first, later) = caches.split_first().unwrap();
+        let mut flushes = Flushes::new(*first);
+        later.iter().for_each(|has| flushes.follow(*has));
+        let has = *caches.last().unwrap();
+        assert_eq!(flushes.must_force(has), forced, "{caches:?}");
     }
     assert_eq!(IoState::open(7, false, false), IoState::Open(7));
     assert_eq!(IoState::open(7, true, false), IoState::OpenForceFua(7));
