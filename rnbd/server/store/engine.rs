@@ -198,7 +198,8 @@ impl Engine {
                 self.ended(core, ended);
                 is_idle = false;
             }
-            match core.lease().state() {
+            let lease = core.lease().state();
+            match lease {
                 Use::Permitted => self.store.permit(true),
                 // IO of a device that answers with errors is one before it is begun.
                 Use::Failing => self.store.permit(false),
@@ -212,8 +213,9 @@ impl Engine {
                     self.has_told = true;
                 }
             }
-            is_idle &=
-                is_draining || !(self.start_growth_step(core) | self.start_scrub_piece(core));
+            // A step that is refused ends the growth, and a piece counts as not readable.
+            let rests = is_draining || matches!(lease, Use::Failing);
+            is_idle &= rests || !(self.start_growth_step(core) | self.start_scrub_piece(core));
             is_idle &= !self.take_requests(core);
             together = self.used.len().max(together);
             self.store.rest(match is_draining {
