@@ -15,10 +15,12 @@ pub const WAITING_MAX: usize = 256;
 
 /// Returns which request is answered next: of those that wait, the oldest first, for each whether
 /// it may be answered now.
-pub fn next(
-    mut may_be_next: impl DoubleEndedIterator<Item = bool> + ExactSizeIterator,
-) -> Option<usize> {
-    may_be_next.rposition(|may_be| may_be)
+pub fn next(may_be_next: impl ExactSizeIterator<Item = bool>) -> Option<usize> {
+    let newest = (0..may_be_next.len())
+        .zip(may_be_next)
+        .filter(|(_, may_be)| *may_be)
+        .last();
+    newest.map(|(index, _)| index)
 }
 
 /// Returns which request is given up for a `newer` one: of those that wait, the oldest first.
