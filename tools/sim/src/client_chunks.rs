@@ -4,15 +4,17 @@
 //! for them.
 //!
 //! Stands for `rtrs/client/session/quarantine.rs` and `rnbd/client/retry.rs`. The decisions are
-//! those of `proto::quarantine`.
+//! those of `proto::quarantine` and `proto::shortage`.
 
 use proto::rtrs::{
     outage::FastIoFail,
     quarantine::{
-        away_ms,
-        wait_limit_ms,
         Place,
         Ticket, //
+    },
+    shortage::{
+        away_ms,
+        wait_limit_ms, //
     },
 };
 
