@@ -46,6 +46,7 @@ ONLY_OURS = {
     "disk/rnbd/pi_stats": "protection information (decision 0019)",
     "rnbd-server/ctl/devices/ram0/sessions/s1/pi_stats": "the same at the server",
     "rnbd_server/pi": "what the server offers of it",
+    "rnbd_server/sidecar": "whether it looks for a sidecar (decision 0022)",
     "rnbd_server/srv_verify": "what the server verifies of it",
     "disk/queue/io_timeout": "a request has a time limit (D24)",
 }
