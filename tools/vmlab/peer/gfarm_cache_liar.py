@@ -99,6 +99,7 @@ class Liar:
         self.request = Request(1, inum, gen, *divmod(mtime_ns, 1_000_000_000), len(self.content))
         self.replies: list[wire.Reply] = []
         self.asked: list[Request] = []
+        self.busy = 0
         self._unseen, self._seen, self._incarnation = 0, self.datagrams(), 0
 
     def sequence(self) -> int:
@@ -200,10 +201,16 @@ class Liar:
         return self.request.but(role=HOLDER, pages=pages, qpn=self.data.qpn, qkey=QKEY, fragment=fragment)
 
     def fetch(self, pages: int, fragment: int) -> bytes | None:
-        """The bytes of pages that the node sends, in fragments of this length; none if it has not all."""
+        """The bytes of pages that the node sends, in fragments of this length; none if it has not all. Asks again when
+        the node has too much to do, as each requester does."""
         while self.data.receive(0):
             pass
+        until = time.monotonic() + PATIENCE
         answer = self.ask(self.holder(pages, fragment))
+        while answer is not None and answer.status == wire.BUSY and time.monotonic() < until:
+            self.busy += 1
+            self.rest(answer.detail)
+            answer = self.ask(self.holder(pages, fragment))
         if answer is None or answer.status != wire.DATA or answer.pages != pages:
             return None
         parts: dict[int, bytes] = {}
@@ -379,11 +386,13 @@ def contents(liar: Liar) -> Counts:
 def truth(liar: Liar) -> Counts:
     """Pages are served, with each length of fragments: the first, the last, and some between."""
     last = (len(liar.content) - 1) // PAGE
-    pages = 1 | 1 << last | 0b101100
+    pages, busy = 1 | 1 << last | 0b101100, liar.busy
     for fragment in (256, 512, 1024):
         assert liar.fetch(pages, fragment) == liar.right(pages), f"fragments of {fragment} bytes"
     count = 3 * pages.bit_count()
-    return {"requests": 3, "said_data": 3, "said_pages": count, "said_bytes": count * PAGE}
+    wanted = {"requests": 3, "said_data": 3, "said_pages": count, "said_bytes": count * PAGE}
+    busy = liar.busy - busy
+    return wanted | {"requests": 3 + busy, "said_busy": busy} if busy else wanted
 
 
 LIES: tuple[Callable[[Liar], Counts], ...] = (
