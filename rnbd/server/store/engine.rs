@@ -149,16 +149,22 @@ fn nothing<T>(count: usize) -> Result<KVec<Option<T>>> {
 
 impl Engine {
     /// Allocates the state of a device whose journal was replayed. `is_volatile`: it may have a
-    /// volatile cache. A frame of its own, as that of [`Core::new`] is large.
+    /// volatile cache. In a frame of its own, and not on the caller's stack: both are deep in an
+    /// OPEN.
     #[inline(never)]
-    pub(super) fn new(layout: Layout, seal: Seal, ring: Ring, is_volatile: bool) -> Result<Self> {
+    pub(super) fn new(
+        layout: Layout,
+        seal: Seal,
+        ring: Ring,
+        is_volatile: bool,
+    ) -> Result<KBox<Self>> {
         let slots = KVec::from_elem(Slot::default(), SLOTS, GFP_KERNEL)?;
         let mut crcs = KVec::with_capacity(REQUESTS, GFP_KERNEL)?;
         for _ in 0..REQUESTS {
             crcs.push(nothing(ENTRIES_MAX)?, GFP_KERNEL)?;
         }
         let record = zeroed()?;
-        Ok(Self {
+        let engine = Self {
             layout,
             store: Store::new(seal, ring, is_volatile, nothing(REQUESTS)?, slots),
             pages: Pages::new()?,
@@ -177,7 +183,8 @@ impl Engine {
             has_clock: false,
             has_told: false,
             scrub: None,
-        })
+        };
+        Ok(KBox::new(engine, GFP_KERNEL)?)
     }
 
     /// Returns whether a replay would find nothing to do.

@@ -152,7 +152,7 @@ pub(super) struct Core {
     #[pin]
     ports: Mutex<KVec<Arc<Port>>>,
     #[pin]
-    engine: Mutex<Engine>,
+    engine: Mutex<KBox<Engine>>,
     #[pin]
     work: Work<Core>,
     #[pin]
