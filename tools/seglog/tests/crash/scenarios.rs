@@ -104,6 +104,13 @@ fn nothing_is_lost_in_long_lives() {
     println!("{count} lives in {:.1} s", began.elapsed().as_secs_f32());
 }
 
+/// The start of the log stays before the only batch of an incarnation: one life in 25,000 shows
+/// that.
+#[test]
+fn an_incarnation_with_one_batch_begins_with_it() {
+    assert_eq!(lives(25_794..25_795, Mistake::None), None);
+}
+
 #[test]
 fn mistakes_are_found() {
     let all = [
