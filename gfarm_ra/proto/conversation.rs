@@ -81,9 +81,9 @@ impl<Q, A> Conversation<Q, A> {
         self.sent != 0 || self.is_broken
     }
 
-    /// Returns whether something is to be sent, of a queue of this length.
+    /// Returns whether something is to be sent, of a queue of this length, and can be.
     pub const fn is_behind(&self, queued: usize) -> bool {
-        self.begun.is_some() || self.sent < queued
+        !self.is_broken && (self.begun.is_some() || self.sent < queued)
     }
 
     /// Returns what the receiver does, while the queue has this length.
@@ -105,10 +105,16 @@ impl<Q, A> Conversation<Q, A> {
     }
 
     /// Takes note that the thread that sends the last question gives up when gfmd has so many bytes
-    /// of it: another one goes on.
+    /// of it: another one goes on. A question of which gfmd has nothing was not begun, so gfmd is
+    /// to be silent before it is.
     pub fn left(&mut self, bytes: usize) {
-        if let Some(begun) = &mut self.begun {
-            begun.bytes = bytes;
+        match &mut self.begun {
+            Some(begun) if bytes == 0 && begun.answer.is_none() => {
+                self.begun = None;
+                self.sent = self.sent.saturating_sub(1);
+            }
+            Some(begun) => begun.bytes = bytes,
+            None => {}
         }
     }
 
@@ -153,6 +159,9 @@ impl<Q: Clone, A> Conversation<Q, A> {
     /// Begins to send, or goes on with what was begun; [`Self::sent`] or [`Self::left`] ends it.
     /// `at` returns the question at a place of the queue.
     pub fn next(&mut self, at: impl FnOnce(usize) -> Option<Q>) -> Option<Next<Q>> {
+        if self.is_broken {
+            return None;
+        }
         if let Some(begun) = &self.begun {
             return Some(Next {
                 question: begun.question.clone(),

@@ -53,6 +53,41 @@ fn the_rest_of_a_question_comes_before_the_next_one() {
 }
 
 #[test]
+fn a_question_of_which_nothing_was_sent_is_not_begun() {
+    let mut asked = Asked::NEW;
+    begin(&mut asked, 1);
+    asked.left(0);
+    // What comes now is no answer, and gfmd has to be silent before the question is sent.
+    assert!(!asked.is_owed() && asked.is_behind(1));
+    assert_eq!(begin(&mut asked, 1), (0, 0, true));
+    // Behind one that was sent it has to wait for the answer to that.
+    asked.sent();
+    begin(&mut asked, 2);
+    asked.left(0);
+    assert_eq!(asked.answered("first"), Some("first"));
+    assert_eq!(asked.receiver(1), Receiver::HaveSent);
+    assert_eq!(begin(&mut asked, 2), (0, 0, true));
+    // The receiver has taken it for begun already: the rest is all of it.
+    assert_eq!(asked.answered("stray"), None);
+    asked.left(0);
+    assert_eq!(begin(&mut asked, 0), (0, 0, false));
+    assert_eq!(asked.sent(), Some((0, "stray")));
+}
+
+#[test]
+fn nothing_is_sent_on_a_connection_that_is_broken() {
+    let mut asked = Asked::NEW;
+    begin(&mut asked, 2);
+    asked.left(5);
+    asked.broken();
+    assert!(asked.is_owed() && !asked.is_behind(2));
+    assert_eq!(asked.next(|at| (0..2_u8).nth(at)), None);
+    assert_eq!(asked.lost(), (1, None));
+    assert!(asked.is_behind(2));
+    assert_eq!(begin(&mut asked, 2), (0, 0, true));
+}
+
+#[test]
 fn a_question_that_is_refused_early_is_given_back_when_the_rest_was_sent() {
     let mut asked = Asked::NEW;
     begin(&mut asked, 1);
