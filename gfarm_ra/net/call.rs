@@ -235,11 +235,11 @@ impl Call {
     }
 
     /// Returns the descriptors that gfmd was asked to close, and has not looked at: they stand
-    /// behind one that it has refused.
+    /// behind one that it has refused, or it has refused the whole question.
     pub(super) fn left_open(&self) -> Fds {
         let state = self.state.lock();
         match (state.kind, state.progress) {
-            (Kind::Close(fds), Some(answer)) => fds.last(answer.left_open()),
+            (Kind::Close(fds), Some(answer)) => fds.last(answer.left_open(fds.len())),
             _ => Fds::NONE,
         }
     }

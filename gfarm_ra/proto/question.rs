@@ -287,10 +287,11 @@ impl Answer {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Returns how many descriptors gfmd has not looked at that it was asked to close, after an
-    /// error: those behind the one that it has refused.
-    pub const fn left_open(&self) -> usize {
+    /// Returns how many descriptors gfmd has not looked at of those that it was `asked` to close,
+    /// after an error: those behind the one that it has refused, or all.
+    pub const fn left_open(&self, asked: usize) -> usize {
         match self.stage {
+            Stage::Begin => asked,
             // The statuses of the one that was refused are among them, or one of the two.
             Stage::Closing { left } => left.saturating_sub(1) / 2,
             _ => 0,

@@ -211,7 +211,13 @@ impl Link {
         let _ = self.send_waiting();
         self.kick();
         let _ = call.wait();
-        call.left_open()
+        let left = call.left_open();
+        if left == fds {
+            // It would refuse them again. The end of the process closes all.
+            self.condemn(epoch);
+            return Fds::NONE;
+        }
+        left
     }
 
     /// Adds the question to the queue when there is room, and returns whether it has done so: not

@@ -316,14 +316,12 @@ fn those_behind_a_refused_close_are_asked_for_again() {
         let mut from = Decoder::new(&told);
         let mut answer = Answer::new(&asks);
         while answer.part(&asks, &mut from).is_ok() {}
-        let left = all.last(answer.left_open());
-        let behind = match refused {
-            0 => FDS_MAX,
-            _ => (refused - 1) / 2 + 1,
-        };
+        let left = all.last(answer.left_open(all.len()));
+        // Without a begin nothing was looked at.
+        let behind = refused.div_ceil(2);
         let expected = numbers.get(behind..).unwrap_or_default();
         assert!(left.iter().map(Fd::get).eq(expected.iter().copied()));
-        assert!(left.len() < all.len());
+        assert_eq!(left == all, refused == 0);
     }
     assert_eq!(all.last(FDS_MAX + 1), all);
 }
