@@ -241,9 +241,9 @@ impl Descriptors {
         self.changed.wake_all();
     }
 
-    /// Returns whether gfmd may have descriptors that were closed.
-    pub(super) fn has_lost(&self) -> bool {
-        self.count.lock().has_lost()
+    /// Returns how long a process that is full is kept at least, see [`Count::kept_ms`].
+    pub(super) fn kept_ms(&self) -> Option<u64> {
+        self.count.lock().kept_ms()
     }
 
     /// Returns whether a file that needs one has to wait.

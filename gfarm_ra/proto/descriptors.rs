@@ -6,6 +6,14 @@
 /// be full of others, which gfmd keeps for gfsds that do not answer.
 pub const TELLS_MIN: usize = 64;
 
+/// How long a process is kept at least that has no room for another descriptor, in milliseconds:
+/// gfmds that lose many descriptors are not asked for processes without a pause. That it is older
+/// says nothing of why it is full, see [`Count::kept_ms`].
+pub const FULL_MS_MIN: u64 = 30_000;
+
+/// How often that time doubles at most: to about an hour.
+const DOUBLED_MAX: u32 = 7;
+
 /// The descriptors of a mount, and the tasks that wait for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
@@ -18,6 +26,8 @@ pub struct Count {
     told: Option<usize>,
     /// The most that were open since this process is there.
     peak: usize,
+    /// The number of processes in a row that never had [`TELLS_MIN`] open, and were given up.
+    small: u32,
     /// Those that are open, or being opened or closed.
     open: usize,
     /// Those of them that gfmd is to close, up to the moment at which others may have them.
@@ -44,6 +54,7 @@ impl Count {
             max,
             told: None,
             peak: 0,
+            small: 0,
             open: 0,
             closing: 0,
             waiting: 0,
@@ -90,21 +101,33 @@ impl Count {
     /// The process is given up as it is full: the next one is compared with it.
     pub fn give_up(&mut self) {
         self.told = Some(self.open);
+        self.small = self.small.saturating_add(1);
     }
 
     /// Another process begins, which may have room for more.
     pub fn renew(&mut self) {
+        if self.peak >= TELLS_MIN {
+            self.small = 0;
+        }
         (self.max, self.peak) = (self.most, self.open);
     }
 
-    /// Returns whether a process that is full may be so of descriptors that were closed.
+    /// Returns how long a process that is full is kept at least before it is given up, in
+    /// milliseconds; [`None`] if another one would be as full.
     ///
-    /// The first one may, which tells nothing else. A later one has far fewer open than it, or the
-    /// process that was given up for this, has taken before; one that is full of about as many has
-    /// room for no more, and so has the next one.
-    pub fn has_lost(&self) -> bool {
-        let is_few = |told: usize| self.open < TELLS_MIN || self.open < told.max(self.peak) / 2;
-        self.told.is_none_or(is_few)
+    /// It may be full of descriptors that were closed. The first one may, which tells nothing else.
+    /// A later one has far fewer open than it, or the process that was given up for this, has taken
+    /// before; one that is full of about as many has room for no more, and so has the next one. Few
+    /// tell nothing, so if gfmd has room for few, each process lives twice as long as the last one.
+    pub fn kept_ms(&self) -> Option<u64> {
+        let Some(told) = self.told else {
+            return Some(FULL_MS_MIN);
+        };
+        if self.open < told.max(self.peak) / 2 {
+            return Some(FULL_MS_MIN);
+        }
+        let doubled = self.small.min(DOUBLED_MAX);
+        (self.open < TELLS_MIN).then_some(FULL_MS_MIN << doubled)
     }
 
     /// Returns whether a task that needs one has to wait.

@@ -35,11 +35,6 @@ use super::{
 /// The maximum delay between two attempts, in milliseconds.
 pub const PAUSE_MS_MAX: u32 = 5000;
 
-/// How long a process is kept at least that has no room for another descriptor, in milliseconds:
-/// gfmds that lose many descriptors are not asked for processes without a pause. That it is older
-/// says nothing of why it is full, see [`Count::has_lost`](super::descriptors::Count::has_lost).
-pub const FULL_MS_MIN: u64 = 30_000;
-
 /// A question that gfmd has refused, and what there is for another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -49,9 +44,9 @@ pub struct Refused {
     pub asked_ms: u64,
     /// The servers accept the key of the user still.
     pub has_key: bool,
-    /// The process may have descriptors that were closed, see
-    /// [`Count::has_lost`](super::descriptors::Count::has_lost).
-    pub has_lost: bool,
+    /// How long a process that is full is kept at least, see
+    /// [`Count::kept_ms`](super::descriptors::Count::kept_ms).
+    pub kept_ms: Option<u64>,
 }
 
 /// The state of the connection.
@@ -193,10 +188,10 @@ impl Gfmd {
     pub fn gives_up(&self, fault: Fault, question: Refused) -> bool {
         match fault {
             Fault::Server(GfarmError::TOO_MANY_OPEN_FILES) => {
+                let lasted_ms = question.now_ms.saturating_sub(self.joined_ms);
                 question.has_key
-                    && question.has_lost
                     && question.asked_ms > self.joined_ms
-                    && question.now_ms.saturating_sub(self.joined_ms) >= FULL_MS_MIN
+                    && question.kept_ms.is_some_and(|kept_ms| lasted_ms >= kept_ms)
             }
             fault => AtGfmd::decide(fault) == AtGfmd::Reconnect,
         }

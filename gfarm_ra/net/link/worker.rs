@@ -290,7 +290,7 @@ impl Link {
             now_ms: self.setup.now_ms(),
             asked_ms: call.asked_us() / 1000,
             has_key: is_full && self.setup.key.is_valid(),
-            has_lost: is_full && self.descriptors.has_lost(),
+            kept_ms: is_full.then(|| self.descriptors.kept_ms()).flatten(),
         }
     }
 

@@ -4,7 +4,9 @@
 
 use proto::gfarm::descriptors::{
     Count,
-    Late, //
+    Late,
+    FULL_MS_MIN,
+    TELLS_MIN, //
 };
 
 #[test]
@@ -68,7 +70,7 @@ fn a_full_process_tells_how_many_there_may_be() {
                 count.give_back(false);
                 open -= 1;
                 refused += 1;
-                assert!(!count.has_lost());
+                assert!(count.kept_ms().is_none());
             }
         } else {
             // A file that was not read for the longest time gives its own back.
@@ -79,7 +81,7 @@ fn a_full_process_tells_how_many_there_may_be() {
     assert_eq!(refused, 1);
     // The next process may have room for more, or for as many.
     count.renew();
-    assert!(count.try_take() && !count.has_lost());
+    assert!(count.try_take() && count.kept_ms().is_none());
 }
 
 /// Processes of gfmd with room for so many descriptors, of which each has lost some when it is full
@@ -101,7 +103,7 @@ fn processes(count: &mut Count, limits: &[(usize, usize)]) -> (usize, usize) {
                 continue;
             }
             // It is old enough to be given up.
-            if count.has_lost() {
+            if count.kept_ms().is_some() {
                 count.give_up();
                 given_up += 1;
                 break;
@@ -147,7 +149,7 @@ fn processes_that_lose_descriptors_are_given_up_each_time() {
     count.renew();
     (0..700).for_each(|_| assert!(count.try_take()));
     (0..600).for_each(|_| count.give_back(false));
-    assert!(count.has_lost());
+    assert!(count.kept_ms().is_some());
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn a_process_that_loses_descriptors_is_found_after_some_errors() {
     let mut count = Count::new(720);
     (0..720).for_each(|_| assert!(count.try_take()));
     let mut errors = 0;
-    while !count.has_lost() || errors == 0 {
+    while count.kept_ms().is_none() || errors == 0 {
         count.lower();
         while count.is_full() {
             count.give_back(false);
@@ -169,7 +171,38 @@ fn a_process_that_loses_descriptors_is_found_after_some_errors() {
     let mut count = Count::new(720);
     (0..30).for_each(|_| assert!(count.try_take()));
     count.lower();
-    assert!(count.has_lost() && !count.is_full());
+    assert!(count.kept_ms().is_some() && !count.is_full());
+}
+
+#[test]
+fn a_gfmd_with_room_for_few_is_left_seldom() {
+    // `max_open_files 40`; each process is full at once, for a day.
+    let mut count = Count::new(720);
+    let (mut now_ms, mut given_up) = (0, 0);
+    while now_ms < 86_400_000 {
+        count.renew();
+        (0..40).for_each(|_| assert!(count.try_take()));
+        now_ms += count.kept_ms().unwrap();
+        count.give_up();
+        given_up += 1;
+        (0..40).for_each(|_| count.give_back(false));
+    }
+    assert!((24..=32).contains(&given_up), "{given_up}");
+    // One that had room for many was there since.
+    count.renew();
+    (0..TELLS_MIN).for_each(|_| assert!(count.try_take()));
+    (0..24).for_each(|_| count.give_back(false));
+    count.renew();
+    assert_eq!(count.kept_ms(), Some(FULL_MS_MIN));
+    // Far fewer than there was room for before are lost ones each time.
+    let mut count = Count::new(720);
+    for open in [40, 19, 8, 3] {
+        count.renew();
+        (0..open).for_each(|_| assert!(count.try_take()));
+        assert_eq!(count.kept_ms(), Some(FULL_MS_MIN));
+        count.give_up();
+        (0..open).for_each(|_| count.give_back(false));
+    }
 }
 
 /// Lets a task come too late after each number of steps of others, and returns whether it fails.

@@ -3,6 +3,7 @@
 //! A process of gfmd that has no room for another descriptor.
 
 use proto::gfarm::{
+    descriptors::FULL_MS_MIN,
     gfmd::{
         self,
         Refused, //
@@ -26,7 +27,7 @@ fn asked(now_ms: u64) -> Refused {
         now_ms,
         asked_ms: now_ms,
         has_key: true,
-        has_lost: true,
+        kept_ms: Some(FULL_MS_MIN),
     }
 }
 
@@ -43,7 +44,7 @@ fn an_answer_for_which_there_is_no_memory_costs_nobody_the_connection() {
 fn a_full_process_makes_way_for_another_but_not_at_once() {
     let joined_ms = 2;
     let mut gfmd = ready();
-    let full_ms = joined_ms + gfmd::FULL_MS_MIN;
+    let full_ms = joined_ms + FULL_MS_MIN;
     for fault in faults() {
         let reconnects = AtGfmd::decide(fault) == AtGfmd::Reconnect;
         let is_full = fault == server(24);
@@ -68,14 +69,14 @@ fn a_full_process_makes_way_for_another_but_not_at_once() {
     let now_ms = full_ms + 10;
     gfmd.step(gfmd::Event::Joined { now_ms });
     assert_eq!(gfmd.ready(), Some(2));
-    assert!(!gfmd.gives_up(server(24), asked(now_ms + gfmd::FULL_MS_MIN - 1)));
-    assert!(gfmd.gives_up(server(24), asked(now_ms + gfmd::FULL_MS_MIN)));
+    assert!(!gfmd.gives_up(server(24), asked(now_ms + FULL_MS_MIN - 1)));
+    assert!(gfmd.gives_up(server(24), asked(now_ms + FULL_MS_MIN)));
 }
 
 #[test]
 fn a_full_process_is_kept_where_no_other_can_be_had() {
     let gfmd = ready();
-    let old = asked(2 + gfmd::FULL_MS_MIN);
+    let old = asked(2 + FULL_MS_MIN);
     assert!(gfmd.gives_up(server(24), old));
     // The key has expired, or was revoked: gfmd would refuse the next connection.
     let without_key = Refused {
@@ -84,8 +85,11 @@ fn a_full_process_is_kept_where_no_other_can_be_had() {
     };
     assert!(!gfmd.gives_up(server(24), without_key));
     // It is full of what is in use, and another one would be, too.
-    let has_lost = false;
-    assert!(!gfmd.gives_up(server(24), Refused { has_lost, ..old }));
+    let kept_ms = None;
+    assert!(!gfmd.gives_up(server(24), Refused { kept_ms, ..old }));
+    // Or may be so, as the one before was.
+    let kept_ms = Some(FULL_MS_MIN + 1);
+    assert!(!gfmd.gives_up(server(24), Refused { kept_ms, ..old }));
     // Those that are lost anyway are so without one, too.
     assert!(gfmd.gives_up(server(98), without_key));
 }
@@ -100,7 +104,7 @@ fn a_full_process_is_replaced_also_if_nothing_waits_for_gfmd() {
         random: 0,
     };
     let mut gfmd = ready();
-    let full_ms = 2 + gfmd::FULL_MS_MIN;
+    let full_ms = 2 + FULL_MS_MIN;
     let at_once = gfmd::Effect::StartIn { pause_ms: 0 };
     assert_eq!(gfmd.step(failed(server(24), full_ms)), at_once);
     // Only once: this is a gfmd that is not there.
@@ -120,12 +124,12 @@ fn a_question_leaves_one_full_process_only() {
     let mut now_ms = asked_ms;
     let mut left = 0;
     for _ in 0..3 {
-        now_ms += gfmd::FULL_MS_MIN + 1;
+        now_ms += FULL_MS_MIN + 1;
         let question = Refused {
             now_ms,
             asked_ms,
             has_key: true,
-            has_lost: true,
+            kept_ms: Some(FULL_MS_MIN),
         };
         if !gfmd.gives_up(server(24), question) {
             break;

@@ -11,6 +11,7 @@ use proto::gfarm::{
         ReplicaHost, //
     },
     closing::Fds,
+    descriptors::FULL_MS_MIN,
     gfm, gfmd,
     identity::{
         Asked,
@@ -289,7 +290,7 @@ impl Client {
             now_ms: world.now_ms,
             asked_ms: world.now_ms,
             has_key: true,
-            has_lost: true,
+            kept_ms: Some(FULL_MS_MIN),
         };
         if self.gfmd.gives_up(fault, question) {
             self.pending.push_front(pending);
