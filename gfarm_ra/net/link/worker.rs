@@ -275,9 +275,10 @@ impl Link {
         // If not, who sends the rest of the question gives it back.
         self.give_back(given.map(|answered| (call, answered)));
         self.changed.wake_all();
-        // They would be taken for the answer to the next question, and each answer for another.
+        // They would be taken for the answer to the next question, and each answer for another. One
+        // that was sent meanwhile is asked again.
         if !is_asked && !input.unread().is_empty() {
-            return Err(Trouble::of(Fault::malformed("end of the answer")));
+            self.lose(self.setup.failure(Fault::malformed("end of the answer")));
         }
         Ok(())
     }

@@ -139,12 +139,19 @@ struct Rules {
     closer_makes_room: bool,
     /// Who cannot send says so.
     sender_tells_of_the_end: bool,
+    /// Who receives compares the number of `umount -f` with that which another one has seen.
+    interrupts_are_kept: bool,
+    /// Bytes behind an answer end the connection, and fail no question.
+    strays_fail_no_question: bool,
     /// How often the first task asks, and how many descriptors are to be closed.
     asks: u8,
     closes: u8,
     /// How many tasks may be killed, and connections lost.
     kills: u8,
     losses: u8,
+    /// How often all that waits is made to fail, and gfmd tells more than it was asked.
+    interrupts: u8,
+    strays: u8,
 }
 
 /// The driver as it is.
@@ -154,10 +161,14 @@ const ALL: Rules = Rules {
     given_back_when_whole: true,
     closer_makes_room: true,
     sender_tells_of_the_end: true,
+    interrupts_are_kept: true,
+    strays_fail_no_question: true,
     asks: 2,
     closes: 0,
     kills: 1,
     losses: 1,
+    interrupts: 0,
+    strays: 0,
 };
 
 /// What was found of all orders.
@@ -222,6 +233,20 @@ fn driver(asks: u8, closes: u8, kills: u8, losses: u8) -> Rules {
     }
 }
 
+fn interrupted() -> Rules {
+    Rules {
+        interrupts: 1,
+        ..driver(1, 0, 1, 0)
+    }
+}
+
+fn strayed() -> Rules {
+    Rules {
+        strays: 1,
+        ..driver(2, 0, 0, 0)
+    }
+}
+
 #[test]
 fn no_order_gets_out_of_step_or_stuck() {
     for rules in [
@@ -229,6 +254,8 @@ fn no_order_gets_out_of_step_or_stuck() {
         driver(1, 1, 0, 1),
         driver(1, 1, 2, 0),
         driver(1, 2, 1, 0),
+        interrupted(),
+        strayed(),
     ] {
         let found = explore(rules);
         assert!(found.out_of_step.is_none(), "{found:?}");
@@ -280,4 +307,22 @@ fn an_end_that_who_sends_keeps_to_itself_gets_stuck() {
         ..driver(1, 0, 1, 1)
     });
     assert!(found.stuck != 0, "{found:?}");
+}
+
+#[test]
+fn a_question_that_an_interrupt_has_not_failed_is_asked_again() {
+    let found = explore(Rules {
+        interrupts_are_kept: false,
+        ..interrupted()
+    });
+    assert!(found.out_of_step.is_some(), "{found:?}");
+}
+
+#[test]
+fn bytes_behind_an_answer_that_fail_the_next_question_are_those_of_another() {
+    let found = explore(Rules {
+        strays_fail_no_question: false,
+        ..strayed()
+    });
+    assert!(found.out_of_step.is_some(), "{found:?}");
 }

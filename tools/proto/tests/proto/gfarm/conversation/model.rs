@@ -86,6 +86,8 @@ struct Server {
     has_refused: bool,
     /// An answer that was not taken: it does not read.
     tells: Option<Written>,
+    /// More bytes are behind the answer.
+    tells_more: bool,
 }
 
 impl Server {
@@ -93,6 +95,7 @@ impl Server {
         reads: None,
         has_refused: false,
         tells: None,
+        tells_more: false,
     };
 }
 
@@ -115,6 +118,14 @@ pub(crate) struct World {
     closes: u8,
     kills: u8,
     losses: u8,
+    /// How often all that waits was made to fail, and how much of that who receives has seen.
+    interrupts: u8,
+    interrupts_seen: u8,
+    /// The calls that waited then.
+    is_interrupted: [bool; CALLS],
+    /// How often gfmd has told more than the answer. Who receives has that too, and is to see it.
+    strays: u8,
+    has_stray: bool,
     is_ready: bool,
     /// The socket is good.
     is_alive: bool,
@@ -139,6 +150,11 @@ impl World {
         closes: 0,
         kills: 0,
         losses: 0,
+        interrupts: 0,
+        interrupts_seen: 0,
+        is_interrupted: [false; CALLS],
+        strays: 0,
+        has_stray: false,
         is_ready: true,
         is_alive: true,
         part: None,
@@ -161,6 +177,22 @@ impl World {
         nexts.extend(self.worker(rules));
         nexts.extend(self.closer(rules));
         nexts.extend(self.server());
+        if self.interrupts < rules.interrupts {
+            nexts.extend(self.with(|next| {
+                next.interrupts += 1;
+                next.is_alive = false;
+                next.is_kicked = true;
+                for call in &self.queue {
+                    next.is_interrupted[usize::from(*call)] = true;
+                }
+            }));
+        }
+        if self.strays < rules.strays && self.server.tells.is_some() && !self.server.tells_more {
+            nexts.extend(self.with(|next| {
+                next.strays += 1;
+                next.server.tells_more = true;
+            }));
+        }
         if self.losses < rules.losses && self.is_ready && self.is_alive {
             nexts.extend(self.with(|next| {
                 next.losses += 1;
@@ -196,6 +228,28 @@ impl World {
 
     fn give_back(&mut self, call: u8) {
         self.is_done[usize::from(call)] = true;
+        self.is_interrupted[usize::from(call)] = false;
+    }
+
+    /// Somebody receives from now on.
+    fn begin_input(&mut self, who: Who, rules: Rules) {
+        self.input = Some(who);
+        if !rules.interrupts_are_kept {
+            self.interrupts_seen = self.interrupts;
+        }
+    }
+
+    /// Who receives makes all that waits fail, when nobody sends.
+    fn given_up(&self) -> Option<Self> {
+        let mut next = match self.is_ready {
+            true => self.lost()?,
+            false => self.clone(),
+        };
+        next.interrupts_seen = self.interrupts;
+        for call in core::mem::take(&mut next.queue) {
+            next.give_back(call);
+        }
+        Some(next)
     }
 
     /// Who has the turn looks for what is next.
@@ -284,7 +338,7 @@ impl World {
                 step.map(|(mut next, sending)| {
                     next.tasks[who] = match (sending, self.input) {
                         (Sending::Done, None) => {
-                            next.input = Some(call);
+                            next.begin_input(call, rules);
                             Task::Leads
                         }
                         (Sending::Done, Some(_)) => {
@@ -296,6 +350,8 @@ impl World {
                     next
                 })
             }
+            Task::Leads if self.has_stray => self.stray_seen(rules),
+            Task::Leads if self.interrupts != self.interrupts_seen => self.given_up(),
             Task::Leads if !self.is_done[who] && self.is_ready && self.conversation.is_owed() => {
                 self.received(rules)
             }
@@ -322,6 +378,7 @@ impl World {
         let told = self.server.tells?;
         self.with(|next| {
             next.server.tells = None;
+            let more = core::mem::take(&mut next.server.tells_more);
             let first = next.queue.remove(0);
             if told != (first, self.written[usize::from(first)]) {
                 next.out_of_step = Some("the answer to another question");
@@ -330,7 +387,28 @@ impl World {
             if given.is_some() || !rules.given_back_when_whole {
                 next.give_back(first);
             }
+            // What is behind an answer may be the next one, if one is owed.
+            next.has_stray = more && !next.conversation.is_owed();
+            if more && !next.has_stray {
+                next.is_alive = false;
+            }
         })
+    }
+
+    /// Who receives has bytes that belong to no answer.
+    fn stray_seen(&self, rules: Rules) -> Option<Self> {
+        if self.is_alive {
+            // Who sends gives up its turn.
+            return self.with(|next| next.is_alive = false);
+        }
+        let mut next = self.clone();
+        if !rules.strays_fail_no_question && next.conversation.dropped() {
+            next.queue.remove(0);
+            next.out_of_step = Some("the error of another question");
+        }
+        let mut next = next.lost()?;
+        next.has_stray = false;
+        Some(next)
     }
 
     /// The connection is lost, when nobody sends. What nobody waits for is dropped.
@@ -353,6 +431,9 @@ impl World {
     }
 
     fn connected(&mut self) {
+        if self.is_interrupted.contains(&true) {
+            self.out_of_step = Some("a question is asked again that was made to fail");
+        }
         (self.is_ready, self.is_alive) = (true, true);
         self.part = None;
         self.server = Server::NEW;
@@ -363,10 +444,13 @@ impl World {
             Worker::Rests if self.is_kicked => self.with(|next| {
                 next.is_kicked = false;
                 if self.input.is_none() {
-                    (next.input, next.worker) = (Some(WORKER), Worker::Works);
+                    next.begin_input(WORKER, rules);
+                    next.worker = Worker::Works;
                 }
             }),
             Worker::Rests => None,
+            Worker::Works if self.has_stray => self.stray_seen(rules),
+            Worker::Works if self.interrupts != self.interrupts_seen => self.given_up(),
             Worker::Works if !self.is_ready && !self.queue.is_empty() => self.with(|next| {
                 next.connected();
                 if !rules.receiver_does_not_send {
