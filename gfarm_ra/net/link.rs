@@ -258,6 +258,7 @@ impl Link {
         self.enqueue(call)?;
         if self.setup.is_closed() {
             // The worker may have seen that before it could see the call.
+            let _turn = self.output.lock();
             self.fail_all(EIO);
         }
         match self.send_waiting() {
