@@ -173,7 +173,7 @@ impl Link {
             is_condemned: false,
             is_loss_logged: false,
         };
-        let input = Input::new()?;
+        let input = Input::new(setup.interrupts())?;
         let closing = closer::call()?;
         Arc::pin_init(
             pin_init!(Self {

@@ -18,15 +18,18 @@ pub(super) struct Input {
     bytes: KVec<u8>,
     begin: usize,
     end: usize,
+    /// How often all that waits was made to fail, as far as those have seen it who received.
+    pub(super) interrupts: u32,
 }
 
 impl Input {
-    pub(super) fn new() -> Result<Self> {
+    pub(super) fn new(interrupts: u32) -> Result<Self> {
         Ok(Self {
             // Behind a part there may be the beginning of others.
             bytes: KVec::from_elem(0, 2 * PART_LEN_MAX, GFP_KERNEL)?,
             begin: 0,
             end: 0,
+            interrupts,
         })
     }
 

@@ -22,20 +22,15 @@ impl Link {
         let Some(mut input) = self.input.try_lock() else {
             return self.kick();
         };
-        let interrupts = self.setup.interrupts();
-        while !call.is_done() && self.is_answering() {
+        while !self.follow_interrupts(&mut input) && !call.is_done() && self.is_answering() {
             match self.receive(&mut input) {
                 Ok(()) => {}
                 // What has been received of the answer stays: the worker receives the rest.
                 Err(trouble) if trouble.error == ERESTARTSYS => break,
                 Err(trouble) => self.receive_failed(trouble),
             }
-            if self.setup.interrupts() != interrupts {
-                self.give_up();
-                break;
-            }
         }
-        drop(input);
+        self.end_input(input);
         if !self.is_idle() {
             self.kick();
         }

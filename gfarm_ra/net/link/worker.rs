@@ -4,7 +4,10 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        MutexGuard, //
+    },
     workqueue::WorkItem, //
 };
 use kernel_ext::{
@@ -68,22 +71,39 @@ impl WorkItem for Link {
         let Some(mut input) = this.input.try_lock() else {
             return;
         };
-        let interrupts = this.setup.interrupts();
-        while this.work_once(&mut input, interrupts) {
-            if this.setup.interrupts() != interrupts {
-                this.give_up();
-                // Requests that come from now on are not interrupted.
-                this.kick();
-                return;
-            }
+        this.follow_interrupts(&mut input);
+        while this.work_once(&mut input) {
+            this.follow_interrupts(&mut input);
         }
+        this.end_input(input);
     }
 }
 
 /// What the worker does.
 impl Link {
+    /// Ends the connection and fails all that waits, once for each time that this was asked for.
+    pub(super) fn follow_interrupts(self: &Arc<Self>, input: &mut Input) -> bool {
+        let interrupts = self.setup.interrupts();
+        let is_new = core::mem::replace(&mut input.interrupts, interrupts) != interrupts;
+        if is_new {
+            self.give_up();
+        }
+        is_new
+    }
+
+    /// Has the worker run if all that waits is to fail, which who received has not seen.
+    pub(super) fn end_input(self: &Arc<Self>, input: MutexGuard<'_, Input>) {
+        let interrupts = input.interrupts;
+        drop(input);
+        // The worker that a later interruption runs can receive.
+        if self.setup.interrupts() != interrupts {
+            self.kick();
+        }
+    }
+
     /// Returns whether there is more to do.
-    fn work_once(self: &Arc<Self>, input: &mut Input, interrupts: u32) -> bool {
+    fn work_once(self: &Arc<Self>, input: &mut Input) -> bool {
+        let interrupts = input.interrupts;
         let mut state = self.state.lock();
         if self.setup.is_closed() {
             drop(state);
