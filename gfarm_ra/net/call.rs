@@ -3,6 +3,7 @@
 //! A question to gfmd that is under way, and its answer.
 
 use kernel::{
+    alloc::AllocError,
     new_mutex,
     prelude::*,
     sync::{
@@ -103,6 +104,8 @@ struct State {
     kind: Kind,
     /// The bytes of the answer so far.
     answer: KVVec<u8>,
+    /// The memory that was allocated with the call, while a longer answer has more.
+    reserve: KVVec<u8>,
     /// There was no memory for more of it.
     is_short: bool,
     /// How much of the answer that connection has received which receives it.
@@ -128,6 +131,7 @@ impl Call {
             let state = State {
                 kind,
                 answer,
+                reserve: KVVec::new(),
                 is_short: false,
                 progress: None,
                 outcome: Ok(()),
@@ -159,7 +163,7 @@ impl Call {
         let mut state = self.state.lock();
         (state.kind, state.asked_us, state.exported) = (kind, now_us, None);
         state.progress = None;
-        state.answer.clear();
+        state.forget();
         drop(state);
         let mut request = self.request.lock();
         request.clear();
@@ -260,7 +264,7 @@ impl Call {
         let answer = match state.progress {
             Some(answer) => answer,
             None => {
-                state.answer.clear();
+                state.forget();
                 state.is_short = false;
                 state.exported = None;
                 Answer::new(&question)
@@ -300,10 +304,9 @@ impl Call {
         let bytes = core::mem::take(&mut state.answer);
         drop(state);
         let result = read(&question, &bytes, &mut |part| each(part, asked));
-        // A long one is not kept: an open file has its call as long as it is open.
-        if bytes.capacity() <= ANSWER_LEN {
-            self.state.lock().answer = bytes;
-        }
+        let mut state = self.state.lock();
+        state.answer = bytes;
+        state.forget();
         result
     }
 }
@@ -312,12 +315,38 @@ impl State {
     /// Keeps bytes of the answer. Without memory none of it is kept any more: the rest is received
     /// all the same, as those of others follow.
     fn keep(&mut self, bytes: &[u8]) {
-        let kept = memory::without_io(|| self.answer.extend_from_slice(bytes, GFP_KERNEL));
+        let kept = memory::without_io(|| {
+            let len = self.answer.len().saturating_add(bytes.len());
+            if len > self.answer.capacity() {
+                self.grow(len)?;
+            }
+            self.answer.extend_from_slice(bytes, GFP_KERNEL)
+        });
         self.is_short = kept.is_err();
-        if self.is_short && self.answer.capacity() > ANSWER_LEN {
-            // Others may lack it.
-            self.answer = KVVec::new();
+        if self.is_short {
+            self.forget();
         }
+    }
+
+    /// Makes room for an answer of so many bytes, and as many again.
+    fn grow(&mut self, len: usize) -> Result<(), AllocError> {
+        let mut longer = KVVec::with_capacity(len.saturating_mul(2), GFP_KERNEL)?;
+        longer.extend_from_slice(&self.answer, GFP_KERNEL)?;
+        let before = core::mem::replace(&mut self.answer, longer);
+        if self.reserve.capacity() == 0 {
+            self.reserve = before;
+        }
+        Ok(())
+    }
+
+    /// Forgets the answer. A long one has memory that others may lack, and an open file has its
+    /// call as long as it is open: only that stays which was allocated with it, for an answer that
+    /// comes when there is none.
+    fn forget(&mut self) {
+        if self.reserve.capacity() != 0 {
+            self.answer = core::mem::take(&mut self.reserve);
+        }
+        self.answer.clear();
     }
 }
 
