@@ -14,9 +14,9 @@ import pytest
 import server as scripted
 
 from vmlab import paths, rnbd
-from vmlab.checks import eq, ok, until
+from vmlab.checks import ByChance, eq, ok, until
 from vmlab.lab import Lab
-from vmlab.machine import Machine
+from vmlab.machine import CommandFailed, Machine
 from vmlab.needs import needs
 from vmlab.tests.hostile import PEER, peer_program
 
@@ -44,8 +44,16 @@ def _read_until_the_key_is_the_same(vm: Machine) -> None:
     """The 256th read after the one whose invalidation was kept is a polled one, of the same place: one processor."""
     vm.run(f"touch {hostile_servers.READY}.keep")
     vm.run("taskset -c 0 dd if=/dev/rnbd0 of=/dev/null bs=512 count=256 iflag=direct", 100)
-    vm.run("taskset -c 0 fio --name=polled --filename=/dev/rnbd0 --ioengine=io_uring --hipri --direct=1 --rw=read "
-           "--bs=512 --size=512 --number_ios=1", 60)
+    mark = vm.log_mark()
+    try:
+        vm.run("taskset -c 0 fio --name=polled --filename=/dev/rnbd0 --ioengine=io_uring --hipri --direct=1 --rw=read "
+               "--bs=512 --size=512 --number_ios=1", 60)
+    except CommandFailed:
+        # Seen once, on a busy host: rxe at the peer takes a request for an invalid one, before there is the same key.
+        if vm.log_matches("work request failed: remote invalid request error", mark) \
+                and not vm.exists(hostile_servers.OPERATIONS):
+            raise ByChance("rxe has refused a request of the client") from None
+        raise
     eq(vm.read(hostile_servers.OPERATIONS), "the same key", "what the server saw")
 
 

@@ -56,7 +56,10 @@ def test_every_file_is_read_while_its_owner_goes(vm: Lab) -> None:
     eq(report["stuck"], 0, "readers that did not end")
     counts: dict[str, dict[str, int]] = report["counts"]
     eq(sorted(READ - {kind for kind, said in counts.items() if said.get("ok")}), [], "files that were not read")
-    odd = {kind: said for kind, said in counts.items() if said.keys() - GONE - {"ok"}}
+    # A link to a folder is a file for a reader that finds it gone when it looks what it is.
+    links = {"EISDIR"}
+    odd = {kind: said for kind, said in counts.items()
+           if said.keys() - GONE - {"ok"} - (links if kind.endswith("/subsystem") else set())}
     eq(odd, {}, "what a file says that is neither there nor gone")
     ge(sum(said.get("ENODEV", 0) for said in counts.values()), 1, "reads of a file that was open when it went")
     paths.figure(f"{sum(said.get('ok', 0) for said in counts.values())} reads, "
