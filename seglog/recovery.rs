@@ -250,6 +250,12 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         // alone would use up the segments.
         let again = opened.filter(|_| !self.is_followed(&cursor));
         self.first = again.unwrap_or(cursor);
+        // A use that a crash has taken from the log has its number again, and a device that was
+        // taken back at that time may have its columns then.
+        let next = self.first.segment_sequence.saturating_add(1);
+        for device in &mut self.known {
+            device.since = device.since.min(next);
+        }
         Ok(())
     }
 

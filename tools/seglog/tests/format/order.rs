@@ -28,9 +28,13 @@ use seglog::{
     recovery::Recovery,
     superblock::{
         Refusal,
+        Start,
         Superblock, //
     },
-    table::Table,
+    table::{
+        Dump,
+        Table, //
+    },
     Checksum, //
 };
 
@@ -377,6 +381,14 @@ fn assemblies_alone_use_no_segments() {
         assert_eq!((found, log.durable()), (1, 1));
         assert_eq!(log.cursor().place(), first.cursor().place());
         assert_eq!(log.cursor().incarnation, id - 5);
+        // A dump in which only this batch would be new lets the next assembly do that, too.
+        let held = Start {
+            generation: 0,
+            area: 0,
+            cursor: *first.cursor(),
+        };
+        let next = Dump::begin(&log, &held).start().cursor;
+        assert_eq!(next.sequence, log.durable());
     }
     // One that has written something is followed by another segment.
     let (mut log, _) = assemble(&mut ram, Members::ALL, 40).unwrap();
