@@ -206,17 +206,22 @@ def test_a_disk_with_a_sidecar_is_another_than_without(pair: Lab) -> None:
 def plug_in(lab: Lab, *others: str) -> str:
     """The SCSI disk that is there besides the others."""
     lab.server.run("for host in /sys/class/scsi_host/host*; do echo '- - -' > $host/scan; done")
-    there = [name for name in lab.server.names("/sys/block") if name.startswith("sd") and name not in others]
-    eq(len(there), 1, f"SCSI disks besides {others}: {there}")
-    until(lambda: lab.server.exists(f"/dev/{there[0]}"), 20, "udev has made its file")
-    return there[0]
+
+    def there() -> list[str]:
+        return [name for name in lab.server.names("/sys/block") if name.startswith("sd") and name not in others]
+
+    # The kernel makes it after the scan has ended.
+    until(there, 20, f"a SCSI disk besides {others}")
+    name, = there()
+    until(lambda: lab.server.exists(f"/dev/{name}"), 20, "udev has made its file")
+    return name
 
 
 def pull_out(lab: Lab, name: str) -> None:
     """Removes it, as a cable that is pulled does; then nothing of the server has it open."""
     lab.server.run(f"echo 1 > /sys/block/{name}/device/delete")
     until(lambda: not lab.server.exists(f"{EXPORTS}/{name}"), 5, "the server has closed it")
-    eq(lab.server.read("/sys/module/sd_mod/refcnt"), "0", "users of SCSI disks")
+    until(lambda: lab.server.read("/sys/module/sd_mod/refcnt") == "0", 5, "the server has let go of it")
 
 
 @needs()
