@@ -19,7 +19,10 @@ use crate::{
             RemoteAddr,
             Segment, //
         },
-        sg, //
+        sg::{
+            self,
+            Unmapper, //
+        },
     },
     sys, //
 };
@@ -37,37 +40,65 @@ use kernel_ext::scatterlist::SgList;
 /// The page size of a region that maps a scatterlist.
 const SG_PAGE_SIZE: u32 = 4096;
 
-/// The default start address of regions in the peer's view: not zero, and not a kernel address.
-const IOVA_BASE: u64 = 1 << 32;
-
 /// A memory region: pages registered as one range under one key.
 ///
-/// The order of use is: map pages ([`map`](Self::map) or [`map_blocks`](Self::map_blocks)), update
-/// the key ([`update_key`](Self::update_key)), post a registration
+/// The order of use is: map pages ([`of_blocks`](Self::of_blocks), or [`new`](Self::new) and
+/// [`map`](Self::map)), update the key ([`update_key`](Self::update_key)), post a registration
 /// ([`Batch::reg_mr`](crate::Batch::reg_mr)), let the peer or the own device access it, invalidate
 /// the key ([`Batch::local_invalidate`](crate::Batch::local_invalidate), or the peer does).
+///
+/// # Mapped, registered, invalid
+///
+/// A work request that registers a region says nothing of its pages: the device takes those that
+/// are mapped when it is posted, or, if it is one in software, those that are mapped when the key
+/// is used. If a region is mapped anew while a registration of it may still be posted, or is valid,
+/// the new pages get the access that was meant for the old ones: writing, for pages that may only
+/// be read. To see that would cost each IO something, hence code that has promised nothing cannot
+/// do it:
+///
+/// - a region of blocks is mapped once, when it is made. It may be registered at any time;
+/// - a scatterlist is mapped for an [`Unmapper`], which follows the list already from its first
+///   work request to its last, and promises that no registration of the region is left then
+///   (decision 0014).
+///
+/// ```compile_fail,E0061
+/// use kernel::prelude::*;
+/// use kernel_ext::scatterlist::SgList;
+/// use rdma::{Access, Batch, Mr, QpHandler, Reliable, SendFlags};
+///
+/// fn registers_for_writing_what_is_read_only<H: QpHandler<Transport = Reliable>>(
+///     batch: &mut Batch<'_, H, 1, 0>,
+///     mr: &mut Mr,
+///     (writable, read_only): (&SgList, &SgList),
+/// ) -> Result {
+///     mr.map(writable)?;
+///     batch.reg_mr(0, mr, Access::REMOTE_WRITE, SendFlags::NONE);
+///     mr.map(read_only)?;
+///     batch.post()
+/// }
+/// ```
 ///
 /// # Addresses
 ///
 /// The core gives a region the DMA address of its first byte as its address, which is a kernel
-/// pointer with some devices. Here it is [`set_iova_base`](Self::set_iova_base) plus the offset
-/// within the first page instead, which discloses no kernel address to the peer.
+/// pointer with some devices. Here it is [`IOVA_BASE`](Self::IOVA_BASE), or what the owner of
+/// blocks chooses, plus the offset within the first page instead, which discloses no kernel address
+/// to the peer.
 ///
 /// # Whose the pages are
 ///
-/// The region keeps blocks that were mapped by `map_blocks`. The pages of a scatterlist belong to
-/// its owner, which gets them back from an [`Unmapper`](crate::memory::sg::Unmapper).
+/// The region keeps its blocks. The pages of a scatterlist belong to its owner, which gets them
+/// back from the [`Unmapper`].
 ///
 /// # Invariants
 ///
-/// `memory` is a region of `pd` that was made for `IB_MR_TYPE_MEM_REG` or `IB_MR_TYPE_SG_GAPS`.
+/// - `memory` is a region of `pd` that was made for `IB_MR_TYPE_MEM_REG` or `IB_MR_TYPE_SG_GAPS`.
+/// - `is_writable` is unset unless the device may write to all that is mapped.
 pub struct Mr {
     memory: ManuallyDrop<MrMemory>,
     pd: Arc<Pd>,
     kind: sys::ib_mr_type,
     max_pages: u32,
-    iova_base: u64,
-    /// The device may write to what is mapped.
     is_writable: bool,
 }
 
@@ -75,7 +106,8 @@ pub struct Mr {
 ///
 /// # Invariants
 ///
-/// `raw` is a memory region that `self` owns; `blocks` is what it maps, unless a scatterlist.
+/// `raw` is a memory region that `self` owns; `blocks` is what it maps, or has mapped before a
+/// scatterlist.
 pub(crate) struct MrMemory {
     raw: NonNull<sys::ib_mr>,
     blocks: KVVec<Arc<PageMapping>>,
@@ -87,7 +119,11 @@ unsafe impl Send for MrMemory {}
 unsafe impl Sync for MrMemory {}
 
 impl Mr {
-    /// Allocates a region of at most `max_pages` pages (`ib_alloc_mr()`). Sleeps.
+    /// The start address of a region in the peer's view, unless its owner chooses another: not
+    /// zero, not a kernel address, and short enough for an instruction.
+    pub const IOVA_BASE: u64 = 1 << 30;
+
+    /// Allocates a region for scatterlists of at most `max_pages` pages (`ib_alloc_mr()`). Sleeps.
     ///
     /// With `sg_gaps` pages need not be full; requires [`Device::sg_gaps`](crate::Device::sg_gaps).
     pub fn new(pd: &Arc<Pd>, max_pages: u32, sg_gaps: bool) -> Result<Self> {
@@ -98,14 +134,55 @@ impl Mr {
         };
         pd.add_handle()?;
         let memory = MrMemory::new(pd, kind, max_pages).inspect_err(|_| pd.cancel_handle())?;
+        // INVARIANT: The region was just allocated, and maps nothing.
         Ok(Self {
             memory: ManuallyDrop::new(memory),
             pd: pd.clone(),
             kind,
             max_pages,
-            iova_base: IOVA_BASE,
             is_writable: false,
         })
+    }
+
+    /// Allocates a region that maps `blocks`, one after the other, in pages of `page_size` bytes (a
+    /// power of two of at least 4096 that divides every block), at the address `iova` in the peer's
+    /// view (a multiple of the page size). It keeps the blocks. Sleeps.
+    ///
+    /// Returns `EINVAL` for an invalid argument, for blocks of another domain, and if they do not
+    /// fit.
+    pub fn of_blocks(
+        pd: &Arc<Pd>,
+        blocks: &[Arc<PageMapping>],
+        page_size: u32,
+        iova: u64,
+    ) -> Result<Self> {
+        if blocks.is_empty() || !page_size.is_power_of_two() || page_size < SG_PAGE_SIZE {
+            return Err(EINVAL);
+        }
+        let mask = u64::from(page_size).wrapping_sub(1);
+        // The range must not wrap around.
+        if iova & mask != 0 || iova >> 56 != 0 {
+            return Err(EINVAL);
+        }
+        let mut kept = KVVec::with_capacity(blocks.len(), GFP_KERNEL)?;
+        let mut table = Table::new(blocks.len())?;
+        let mut pages = 0u32;
+        for (index, block) in blocks.iter().enumerate() {
+            if !block.belongs_to(pd) || block.len() % page_size != 0 {
+                return Err(EINVAL);
+            }
+            let count = block.len().checked_div(page_size).ok_or(EINVAL)?;
+            pages = pages.checked_add(count).ok_or(EINVAL)?;
+            table.set(index, block.dma_address(), block.len());
+            kept.push(block.clone(), GFP_KERNEL)?;
+        }
+        let mut region = Self::new(pd, pages, false)?;
+        region.memory.blocks = kept;
+        // SAFETY: The table has one entry with a DMA address for each block.
+        unsafe { region.map_raw(table.0.sgl, blocks.len().try_into()?, page_size, iova)? };
+        // INVARIANT: What is mapped are the blocks.
+        region.is_writable = blocks.iter().all(|block| block.is_writable());
+        Ok(region)
     }
 
     /// Replaces the region by a new one without a mapping, if it is not known whether the last
@@ -118,66 +195,31 @@ impl Mr {
         let memory = MrMemory::new(&self.pd, self.kind, self.max_pages)
             .inspect_err(|_| self.pd.cancel_handle())?;
         let old = core::mem::replace(&mut self.memory, ManuallyDrop::new(memory));
+        // INVARIANT: The new one maps nothing.
+        self.is_writable = false;
         self.pd.retire(Retired::Mr(ManuallyDrop::into_inner(old)));
         Ok(())
     }
 
     /// Maps a scatterlist that [`sg::map`](crate::memory::sg::map) has mapped (`ib_map_mr_sg()`),
-    /// and returns the number of bytes. Any context.
+    /// on behalf of its `unmapper`, which promises that no registration of the region is left. Any
+    /// context.
     ///
     /// Returns `EINVAL` if the list is not mapped for the domain's device, or does not fit into the
     /// region as a whole: too many pages, or a gap in the middle.
     #[inline]
-    pub fn map(&mut self, list: &SgList) -> Result<u32> {
+    pub fn map(&mut self, list: &SgList, _unmapper: &impl Unmapper) -> Result<u32> {
         let Some(mapping) = list.mapping() else {
             return Err(EINVAL);
         };
         if !sg::is_mapped_for(list, self.pd.device()) {
             return Err(EINVAL);
         }
+        let (entries, base) = (list.mapped(), Self::IOVA_BASE);
         // SAFETY: The list has this many entries with DMA addresses of the region's device.
-        unsafe { self.map_raw(list.as_raw(), list.mapped(), SG_PAGE_SIZE)? };
+        unsafe { self.map_raw(list.as_raw(), entries, SG_PAGE_SIZE, base)? };
         self.is_writable = mapping.direction != DmaDirection::ToDevice.as_raw();
         u32::try_from(self.len()).map_err(|_| EOVERFLOW)
-    }
-
-    /// Maps whole blocks, one after the other, in pages of `page_size` bytes (a power of two of at
-    /// least 4096 that divides every block). The region keeps them. Sleeps.
-    ///
-    /// Returns `EINVAL` if the blocks do not fit, or belong to another domain.
-    pub fn map_blocks(&mut self, blocks: &[Arc<PageMapping>], page_size: u32) -> Result {
-        if blocks.is_empty() || !page_size.is_power_of_two() || page_size < SG_PAGE_SIZE {
-            return Err(EINVAL);
-        }
-        let is_writable = blocks.iter().all(|block| block.is_writable());
-        let mut kept = KVVec::with_capacity(blocks.len(), GFP_KERNEL)?;
-        let mut table = Table::new(blocks.len())?;
-        for (index, block) in blocks.iter().enumerate() {
-            if !block.belongs_to(&self.pd) || block.len() % page_size != 0 {
-                return Err(EINVAL);
-            }
-            table.set(index, block.dma_address(), block.len());
-            kept.push(block.clone(), GFP_KERNEL)?;
-        }
-        // If the key was not invalidated, the peer may still access the blocks of an earlier
-        // mapping, so they are freed only together with the region. Mapping the same blocks again
-        // adds none.
-        let held = &self.memory.blocks;
-        let same = held.len() == kept.len()
-            && core::iter::zip(&kept, held).all(|(new, old)| Arc::ptr_eq(new, old));
-        if !same {
-            self.memory.blocks.reserve(kept.len(), GFP_KERNEL)?;
-        }
-        // SAFETY: The table has one entry with a DMA address for each block.
-        unsafe { self.map_raw(table.0.sgl, blocks.len().try_into()?, page_size)? };
-        self.is_writable = is_writable;
-        if !same {
-            for block in kept {
-                // The capacity was reserved above.
-                let _ = self.memory.blocks.push_within_capacity(block);
-            }
-        }
-        Ok(())
     }
 
     /// # Safety
@@ -190,6 +232,7 @@ impl Mr {
         list: *mut kernel::bindings::scatterlist,
         entries: u32,
         page_size: u32,
+        iova_base: u64,
     ) -> Result {
         let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
         let raw = self.as_raw();
@@ -207,20 +250,7 @@ impl Mr {
         let offset = self.iova() & u64::from(page_size.wrapping_sub(1));
         // SAFETY: By the type invariants, `raw` is valid; the address may change until the
         // registration.
-        unsafe { (*raw).iova = self.iova_base | offset };
-        Ok(())
-    }
-
-    /// Sets the start address of the region in the peer's view, from the next mapping on.
-    ///
-    /// Returns `EINVAL` if `base` is not aligned to `alignment` (a power of two: the page size of
-    /// the mappings), or if the range could wrap around.
-    pub fn set_iova_base(&mut self, base: u64, alignment: u32) -> Result {
-        let mask = u64::from(alignment).wrapping_sub(1);
-        if !alignment.is_power_of_two() || base & mask != 0 || base >> 56 != 0 {
-            return Err(EINVAL);
-        }
-        self.iova_base = base;
+        unsafe { (*raw).iova = iova_base | offset };
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 //! DMA mapping of scatterlists.
 //!
 //! A list records the device and the direction of its mapping: regions and work requests of another
-//! device refuse it, and a list that the device may only read is not registered for writing.
+//! device refuse it, and a list that the device may only read is not registered for writing, as
+//! only an [`Unmapper`] maps it with a region.
 //!
 //! The pages belong to the owner of the list, for instance a block request, which does not give
 //! them back while the list is mapped: a request that would end then stays, and a table leaks its
@@ -68,7 +69,22 @@ pub(crate) fn is_mapped_for(list: &SgList, device: &Device) -> bool {
     mapping.is_some_and(|mapping| mapping.device == device.as_raw() as usize)
 }
 
-/// What follows its mapped lists from the first work request to the last.
+/// What follows its mapped lists, and the regions for them, from the first work request to the
+/// last.
+///
+/// Only unsafe code can promise that:
+///
+/// ```compile_fail,E0200
+/// use rdma::{sg::Unmapper, Device};
+///
+/// struct Promise(Device);
+///
+/// impl Unmapper for Promise {
+///     fn device(&self) -> &Device {
+///         &self.0
+///     }
+/// }
+/// ```
 ///
 /// # Safety
 ///
@@ -83,6 +99,13 @@ pub(crate) fn is_mapped_for(list: &SgList, device: &Device) -> bool {
 /// or when all queue pairs of the domain are [drained](crate::Drained), every region of the domain
 /// that was registered for the list is [renewed](crate::Mr::renew) before the domain gets another
 /// queue pair, and the third holds.
+///
+/// It [maps](crate::Mr::map) a list with a region only when
+///
+/// - every work request that was posted and that registers the region, or names its key, has
+///   completed, and no other will be posted;
+/// - the key under which the region was last registered is invalid, or lets only the device itself
+///   read.
 pub unsafe trait Unmapper {
     /// Returns the device for which the lists are mapped.
     fn device(&self) -> &Device;

@@ -16,15 +16,24 @@ use kernel_ext::{
 
 const PAGE_LEN: u32 = 4096;
 
-/// The domain of a queue pair that was closed.
-struct ClosedBefore<'a>(&'a Pd);
+/// A domain whose queue pairs have posted no registration, or are drained.
+struct Unregistered<'a>(&'a Pd);
 
-// SAFETY: `read_only_mapping` makes it when the only queue pair that it posts on is drained, and
-// the region was not registered since.
-unsafe impl Unmapper for ClosedBefore<'_> {
+// SAFETY: `read_only_mapping` makes one before the only queue pair that it posts on has posted
+// anything; it makes another when that is drained, and no region was registered since.
+unsafe impl Unmapper for Unregistered<'_> {
     fn device(&self) -> &Device {
         self.0.device()
     }
+}
+
+/// Tries to register `region` with `access`.
+fn register(qp: &Qp<Idle>, region: &mut Mr, access: Access) -> Result {
+    region.update_key();
+    let mut space = WrBuffer::new();
+    let mut batch = qp.batch::<1, 0>(&mut space);
+    batch.reg_mr(0, region, access, SendFlags::SIGNALED);
+    batch.post()
 }
 
 /// A page that the device may only read is not registered for writing, by itself or by the peer.
@@ -37,37 +46,71 @@ pub(crate) fn read_only_mapping(address: &SocketAddress) -> Result {
     let (active, _passive) = connect(address, create)?;
     let qp = &active.qp;
     let pd = qp.pd();
+    read_only_blocks(qp)?;
     let mut region = Mr::new(pd, 1, false)?;
     let mut list = SgTable::new(1)?;
     list.push(Arc::new(PageBlock::new(0)?, GFP_KERNEL)?, 0, PAGE_LEN)?;
+    let not_yet = Unregistered(pd);
     check(
-        region.map(&list) == Err(EINVAL),
+        region.map(&list, &not_yet) == Err(EINVAL),
         "a list that is not mapped",
     )?;
-    let register = |region: &mut Mr, access| {
-        region.update_key();
-        let mut space = WrBuffer::new();
-        let mut batch = qp.batch::<1, 0>(&mut space);
-        batch.reg_mr(0, region, access, SendFlags::SIGNALED);
-        batch.post()
-    };
     sg::map(pd.device(), &mut list, DmaDirection::ToDevice)?;
-    check(region.map(&list) == Ok(PAGE_LEN), "a list for reading")?;
+    check(
+        region.map(&list, &not_yet) == Ok(PAGE_LEN),
+        "a list for reading",
+    )?;
     for access in [Access::REMOTE_WRITE, Access::LOCAL_WRITE] {
-        let posted = register(&mut region, access);
+        let posted = register(qp, &mut region, access);
         check(posted == Err(EINVAL), "registered for writing")?;
     }
     check(
-        register(&mut region, Access::LOCAL_READ).is_ok(),
+        register(qp, &mut region, Access::LOCAL_READ).is_ok(),
         "for reading",
     )?;
     active.qp.close()?;
-    let closed = ClosedBefore(pd);
-    sg::unmap(&closed, &mut list);
+    let no_more = Unregistered(pd);
+    sg::unmap(&no_more, &mut list);
     sg::map(pd.device(), &mut list, DmaDirection::FromDevice)?;
-    region.map(&list)?;
-    let posted = register(&mut region, Access::REMOTE_WRITE);
+    region.map(&list, &no_more)?;
+    let posted = register(qp, &mut region, Access::REMOTE_WRITE);
     check(posted == Err(ESHUTDOWN), "a list for writing is refused")?;
-    sg::unmap(&closed, &mut list);
+    sg::unmap(&no_more, &mut list);
+    region.renew()?;
+    let posted = register(qp, &mut region, Access::REMOTE_WRITE);
+    check(posted == Err(EINVAL), "what is not mapped is registered")
+}
+
+/// Blocks are mapped once, when their region is made.
+fn read_only_blocks(qp: &Qp<Idle>) -> Result {
+    let pd = qp.pd();
+    let block = |direction| {
+        let block = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+        PageMapping::new(pd, block, direction)
+    };
+    let blocks = [
+        block(DmaDirection::Bidirectional)?,
+        block(DmaDirection::ToDevice)?,
+    ];
+    let base = Mr::IOVA_BASE;
+    let mut region = Mr::of_blocks(pd, &blocks, PAGE_LEN, base)?;
+    check(region.remote().addr == base, "another address")?;
+    check(region.len() == 2 * u64::from(PAGE_LEN), "another length")?;
+    let posted = register(qp, &mut region, Access::REMOTE_WRITE);
+    check(posted == Err(EINVAL), "a block for reading is registered")?;
+    let other = Pd::new(pd.device())?;
+    let refused = [
+        (pd, &blocks[..0], PAGE_LEN, base),
+        (pd, &blocks[..], PAGE_LEN / 2, base),
+        (pd, &blocks[..], 2 * PAGE_LEN, base),
+        (pd, &blocks[..], 3 * PAGE_LEN, base),
+        (pd, &blocks[..], PAGE_LEN, base + 1),
+        (pd, &blocks[..], PAGE_LEN, 1 << 56),
+        (&other, &blocks[..], PAGE_LEN, base),
+    ];
+    for (pd, blocks, page_size, iova) in refused {
+        let made = Mr::of_blocks(pd, blocks, page_size, iova);
+        check(made.is_err_and(|e| e == EINVAL), "blocks that do not fit")?;
+    }
     Ok(())
 }

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import examples
 import hold
 import mutants
 import native
@@ -53,7 +54,7 @@ DEBUG_TESTS = ("faults.*", "lifecycle.*", "hostile.*", "io.*")
 # Programs of tools/ are packages, or folders of scripts that import each other; mypy is told where each looks.
 MYPY = {"tools": ("tools:tools/test:tools/vmlab/peer",
                   "-p vmlab -p kdir -p pytools -m stages -m hold -m schedule -m waiting -m mutants -m native "
-                  "-m objects -m rules".split()),
+                  "-m objects -m examples -m rules".split()),
         "bench": ("tools:tools/bench", ["tools/bench"]),
         "coverage": ("tools:tools/coverage", ["tools/coverage"]), "tidy": ("tools/tidy", ["tools/tidy"])}
 # Scripts of the tree that say that they are shell by their first line only are found by it.
@@ -347,7 +348,7 @@ def _guests(tier: str) -> Callable[[Output], Counts]:
 
 def _objects(out: Output) -> Counts:
     total = Counts()
-    for name, complaints in objects.check(REPOSITORY, KDIR):
+    for name, complaints in [*objects.check(REPOSITORY, KDIR), *examples.check(REPOSITORY, KDIR)]:
         for complaint in complaints:
             out.say(f"#   {complaint}")
         total += out.one(f"objects.{name}", len(complaints))

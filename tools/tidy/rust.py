@@ -13,7 +13,7 @@ UNSAFE_TOOLS = ("tools/loom",)
 # What drivers may promise to an abstraction: one line each.
 UNSAFE_PROMISES = {
     ("rtrs/client/io/table.rs", "unsafe impl Unmapper for RequestTable {"),
-    ("selftest/rdma/region.rs", "unsafe impl Unmapper for ClosedBefore<'_> {"),
+    ("selftest/rdma/region.rs", "unsafe impl Unmapper for Unregistered<'_> {"),
     ("test_device/device/provider.rs", "unsafe impl Provider for TestDevice {"),
 }
 KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "chunk4k", "common", "gfarm_ra", "rtrs", "rnbd", "samples", "seglog", "selftest",

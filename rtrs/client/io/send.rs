@@ -131,7 +131,7 @@ fn map_data<const IS_WRITE: bool>(
         return Ok(DataMapping::Sges);
     }
     let mr = &mut entry.mr;
-    if let Err(e) = mr.map(list) {
+    if let Err(e) = mr.map(list, requests) {
         sg::unmap(requests, list);
         return Err(e);
     }

@@ -228,7 +228,18 @@ impl RequestTable {
 
 // SAFETY: A mapped list is in its request's entry from before the post until it is unmapped. The
 // context that holds the entry is alone with it and with its region, which is registered only
-// there, for the list that was mapped last. It unmaps
+// there, for the list that was mapped last.
+//
+// A region maps a list in `map_data` only, for an entry that was free. Its last request has then
+// ended in one of the ways below, each of which leaves the region without a valid key, or, after a
+// write, with a key that no work request names, for reading by the device. If the work requests of
+// the last request were dropped, they were never posted. An answer that comes before they are
+// posted is a lie. It ends no write, which waits for its send as well; it ends a read when the key,
+// which is not registered yet, is invalidated all the same. That an adapter refuses this, so that
+// the queue pair fails and executes none of them, is what the specification of InfiniBand says of
+// keys that are invalid; the driver of mlx5 does not ask its adapter to check.
+//
+// The table unmaps a list
 //
 // - before the post, when the work requests are dropped;
 // - in `end` and `end_with_tail`, for a read, when a completion has shown that the key is invalid:

@@ -218,18 +218,10 @@ fn register_run(
     run: &[Arc<PageMapping>],
     page_size: u32,
 ) -> Result<Mr> {
-    let chunk_size = session.geometry().chunk_size();
-    let pages = chunk_size.checked_div(page_size).ok_or(EINVAL)?;
-    let pages = u32::try_from(run.len())
-        .ok()
-        .and_then(|chunks| chunks.checked_mul(pages))
-        .ok_or(EINVAL)?;
-    let mut region = Mr::new(pd, pages, false)?;
     // The client gets this address: it does not reveal where the memory is (D27), and no two chunks
     // of the path overlap.
-    let iova = (u64::from(first) + 1).saturating_mul(chunk_size.into());
-    region.set_iova_base(iova, chunk_size)?;
-    region.map_blocks(run, page_size)?;
+    let iova = (u64::from(first) + 1).saturating_mul(session.geometry().chunk_size().into());
+    let mut region = Mr::of_blocks(pd, run, page_size, iova)?;
     region.update_key();
     Ok(region)
 }

@@ -251,9 +251,7 @@ impl Buffer {
         let order = PageBlock::order_for(LEN_MAX as usize);
         let pages = Arc::new(PageBlock::new(order)?, GFP_KERNEL)?;
         let mapping = PageMapping::new(link.pd(), pages.clone(), DmaDirection::Bidirectional)?;
-        // CAST: a few.
-        let mut region = Mr::new(link.pd(), pages.pages() as u32, false)?;
-        region.map_blocks(&[mapping.clone()], 4096)?;
+        let region = Mr::of_blocks(link.pd(), &[mapping.clone()], 4096, Mr::IOVA_BASE)?;
         Ok(Self {
             pages,
             mapping,
