@@ -217,7 +217,9 @@ impl Mr {
         }
         let (entries, base) = (list.mapped(), Self::IOVA_BASE);
         // SAFETY: The list has this many entries with DMA addresses of the region's device.
-        unsafe { self.map_raw(list.as_raw(), entries, SG_PAGE_SIZE, base)? };
+        let mapped = unsafe { self.map_raw(list.as_raw(), entries, SG_PAGE_SIZE, base) };
+        // INVARIANT: Of a list that does not fit the region may map the first pages.
+        mapped.inspect_err(|_| self.is_writable = false)?;
         self.is_writable = mapping.direction != DmaDirection::ToDevice.as_raw();
         u32::try_from(self.len()).map_err(|_| EOVERFLOW)
     }

@@ -47,6 +47,7 @@ pub(crate) fn read_only_mapping(address: &SocketAddress) -> Result {
     let qp = &active.qp;
     let pd = qp.pd();
     read_only_blocks(qp)?;
+    too_long(qp)?;
     let mut region = Mr::new(pd, 1, false)?;
     let mut list = SgTable::new(1)?;
     list.push(Arc::new(PageBlock::new(0)?, GFP_KERNEL)?, 0, PAGE_LEN)?;
@@ -79,6 +80,36 @@ pub(crate) fn read_only_mapping(address: &SocketAddress) -> Result {
     region.renew()?;
     let posted = register(qp, &mut region, Access::REMOTE_WRITE);
     check(posted == Err(EINVAL), "what is not mapped is registered")
+}
+
+/// Returns a list of so many pages, mapped in `direction`.
+fn mapped(pd: &Pd, pages: u16, direction: DmaDirection) -> Result<SgTable> {
+    let mut list = SgTable::new(pages)?;
+    for _ in 0..pages {
+        list.push(Arc::new(PageBlock::new(0)?, GFP_KERNEL)?, 0, PAGE_LEN)?;
+    }
+    sg::map(pd.device(), &mut list, direction)?;
+    Ok(list)
+}
+
+/// The first page of a list that does not fit is not registered as the one that it replaced. Posts
+/// nothing.
+fn too_long(qp: &Qp<Idle>) -> Result {
+    let pd = qp.pd();
+    let unmapper = Unregistered(pd);
+    let mut writable = mapped(pd, 1, DmaDirection::FromDevice)?;
+    let mut read_only = mapped(pd, 2, DmaDirection::ToDevice)?;
+    let mut region = Mr::new(pd, 1, false)?;
+    let fitted = [&writable, &read_only].map(|list| region.map(list, &unmapper));
+    let posted = register(qp, &mut region, Access::REMOTE_WRITE);
+    for list in [&mut writable, &mut read_only] {
+        sg::unmap(&unmapper, list);
+    }
+    check(fitted == [Ok(PAGE_LEN), Err(EINVAL)], "two pages in one")?;
+    check(
+        posted == Err(EINVAL),
+        "the page of a list that does not fit",
+    )
 }
 
 /// Blocks are mapped once, when their region is made.
