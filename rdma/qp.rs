@@ -18,6 +18,7 @@ mod restart;
 pub(crate) mod status;
 pub(crate) mod transport;
 
+pub(crate) use self::drain::by_driver::Workers;
 pub use self::owned::OwnedQp;
 
 use crate::{
@@ -51,6 +52,7 @@ use crate::{
         config::QpConfig,
         drain::{
             drain,
+            results,
             Drain,
             Draining, //
         },
@@ -330,8 +332,8 @@ impl<H: QpHandler> Qp<H> {
         // SAFETY: They were just closed.
         let qp = unsafe { self.closing() };
         drain(&mut [Some(qp)]);
-        // Another thread may be draining it.
-        qp.result()
+        // Another context may be draining it.
+        results(&[Some(qp)])
     }
 
     /// Closes several queue pairs as [`close`](Self::close) does, with overlapping waits. Tries
@@ -352,10 +354,8 @@ impl<H: QpHandler> Qp<H> {
             }
             let all = some;
             drain(&mut some);
-            for qp in all.iter().flatten() {
-                // Another thread may be draining it.
-                done = done.and(qp.result());
-            }
+            // Other contexts may be draining some.
+            done = done.and(results(&all));
         }
     }
 

@@ -93,12 +93,14 @@ const CALLER: &CStr = c"rdma_rust";
 
 struct Library {
     _ports: port_events::Registration,
+    _workers: qp::Workers,
 }
 
 impl kernel::Module for Library {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Library {
             _ports: port_events::Registration::new()?,
+            _workers: qp::Workers::new()?,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 //! Two connected queue pairs of one machine, and what the tests do with them.
 
+pub(super) mod by_driver;
 pub(super) mod datagram;
 pub(super) mod handles;
 pub(super) mod identifier;

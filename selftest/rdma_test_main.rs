@@ -4,7 +4,8 @@
 //!
 //! Built with the other modules, used by the tests in virtual machines, not installed. Parameters:
 //! the address of an RDMA device; whether to run the part that leaks a queue pair, after which the
-//! module cannot be unloaded; or whether to leave receives posted instead of all that.
+//! module cannot be unloaded; or whether to leave receives posted instead of all that, or to wait
+//! until the device fails.
 
 mod rdma;
 
@@ -44,6 +45,13 @@ module_param_bool!(
     "Run nothing, and leave receives posted until the device is removed (default: N)"
 );
 
+module_param_bool!(
+    FAILURE,
+    "failure",
+    false,
+    "Run nothing but the close of queue pairs after a failure of the device (default: N)"
+);
+
 /// A part and its test.
 type Part = (&'static str, fn(&SocketAddress) -> Result);
 
@@ -74,6 +82,10 @@ impl kernel::Module for Tests {
         let address = SocketAddress::v4(ADDRESS.get().parse().map_err(|_| EINVAL)?, 7472);
         if HOLD.get() {
             rdma::transfer::hold(&address)?;
+            return Ok(Tests);
+        }
+        if FAILURE.get() {
+            rdma::by_driver::close_when_it_fails(&address)?;
             return Ok(Tests);
         }
         run(&PARTS, &address)?;

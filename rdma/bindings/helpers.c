@@ -149,16 +149,16 @@ bool rdma_helper_await_last(struct rdma_helper_drain *drain, unsigned int ms)
 }
 EXPORT_SYMBOL_GPL(rdma_helper_await_last);
 
-/*
- * Drains a queue pair by functions of its driver, which can end the work of a dead device; returns whether it
- * has them.
- */
-bool rdma_helper_drain_by_driver(struct ib_qp *qp)
+/* Whether the driver has functions that drain a queue pair; they can end the work of a dead device. */
+bool rdma_helper_has_drain(struct ib_qp *qp)
 {
-	if (!qp->device->ops.drain_sq || !qp->device->ops.drain_rq)
-		return false;
+	return qp->device->ops.drain_sq && qp->device->ops.drain_rq;
+}
+EXPORT_SYMBOL_GPL(rdma_helper_has_drain);
+
+void rdma_helper_drain_by_driver(struct ib_qp *qp)
+{
 	ib_drain_qp(qp);
-	return true;
 }
 EXPORT_SYMBOL_GPL(rdma_helper_drain_by_driver);
 

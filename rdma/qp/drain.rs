@@ -14,6 +14,8 @@
 //! - polls a completion queue without interrupts beside its other users, so that handlers of one
 //!   queue run on two CPUs, and sleeps a tenth of a second before it does.
 
+pub(crate) mod by_driver;
+
 use crate::{
     address_handle::retirement::Sender,
     cq::{
@@ -71,6 +73,10 @@ type PostLast =
 const OPEN: i32 = 0;
 const DRAINING: i32 = 1;
 const DRAINED: i32 = 2;
+/// As `DRAINING`, by the driver, which has no limit.
+const BY_DRIVER: i32 = 3;
+/// As `BY_DRIVER`, for longer than [`FLUSH_MS`].
+const BY_DRIVER_FOR_LONG: i32 = 4;
 
 /// The state of the drain of one queue pair, and its last work requests.
 ///
@@ -80,7 +86,7 @@ const DRAINED: i32 = 2;
 ///   `DRAINED` only when the queue pair has no work request and no handler runs, and then until the
 ///   owner of the queue pair starts it again.
 /// - Only the thread that changed `state` to `DRAINING` uses `steps_done`, `sends` and `receives`,
-///   besides the completion handlers of what it posts.
+///   besides the completion handlers of what it posts, until it leaves the drain to the driver.
 pub(super) struct Drain {
     state: AtomicI32,
     /// The number of [`STEPS`] that have succeeded.
@@ -143,7 +149,7 @@ impl Drain {
     /// has for each step; [`None`] if another thread drains it, or has drained it.
     fn begin(&self) -> Option<i64> {
         let before = self.state.load(Ordering::Relaxed);
-        if matches!(before, DRAINING | DRAINED) {
+        if before > OPEN {
             return None;
         }
         self.state
@@ -155,15 +161,40 @@ impl Drain {
         })
     }
 
-    /// Waits for another thread that drains, and returns whether the queue pair is drained.
-    fn result(&self) -> Result {
-        loop {
-            match self.state.load(Ordering::Acquire) {
+    /// Leaves the drain that this thread has begun to the driver.
+    fn leave_to_driver(&self) {
+        self.state.store(BY_DRIVER, Ordering::Release);
+    }
+
+    /// Waits for the context that drains, and returns whether the queue pair is drained;
+    /// `ETIMEDOUT` if its driver is not done in time, of which a part is over since `begun`.
+    fn result(&self, begun: Instant<Monotonic>) -> Result {
+        for look in 0u32.. {
+            let state = self.state.load(Ordering::Acquire);
+            let limit_ms = match state {
                 DRAINED => return Ok(()),
-                OPEN | DRAINING => fsleep(LOOK_TIME),
+                OPEN | DRAINING => i64::MAX,
+                BY_DRIVER => FLUSH_MS,
+                BY_DRIVER_FOR_LONG => FLUSH_AGAIN_MS,
                 errno => return Err(Error::from_errno(errno)),
+            };
+            if begun.elapsed().as_millis() > limit_ms {
+                // Fails if the driver is done by now, or if it is that state already.
+                let _ = self.state.compare_exchange(
+                    BY_DRIVER,
+                    BY_DRIVER_FOR_LONG,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                break;
+            }
+            if look < LOOKS {
+                fsleep(LOOK_TIME);
+            } else {
+                fsleep(Delta::from_millis(SLOW_LOOK_MS.into()));
             }
         }
+        Err(ETIMEDOUT)
     }
 
     /// Begins anew, for a queue pair that is drained and has been started again. Called by its
@@ -180,7 +211,7 @@ impl Drain {
 }
 
 /// Drains queue pairs concurrently: all enter the error state before the first is waited for.
-/// Sleeps. The drain of each fails or succeeds on its own: see [`Draining::result`].
+/// Sleeps. The drain of each fails or succeeds on its own: see [`results`].
 pub(super) fn drain(all: &mut [Option<Draining<'_>>]) {
     for entry in all.iter_mut() {
         // What another thread drains, or has drained, is left to it.
@@ -204,7 +235,10 @@ pub(super) fn drain(all: &mut [Option<Draining<'_>>]) {
                 ..*qp
             };
             if let Err(error) = qp.step(number, step) {
-                qp.end(qp.end_by_driver(error));
+                match error != ETIMEDOUT && qp.has_driver() {
+                    true => by_driver::start(&qp, error),
+                    false => qp.end(Err(error)),
+                }
                 *entry = None;
             }
         }
@@ -214,12 +248,19 @@ pub(super) fn drain(all: &mut [Option<Draining<'_>>]) {
     }
 }
 
-impl Draining<'_> {
-    /// Returns whether the queue pair is drained; waits for a thread that drains it.
-    pub(super) fn result(&self) -> Result {
-        self.drain.result()
+/// Waits for the contexts that drain the queue pairs, and returns the error of one that is not
+/// drained. Sleeps.
+pub(super) fn results(all: &[Option<Draining<'_>>]) -> Result {
+    // Drivers have the time for all as well.
+    let begun = Instant::now();
+    let mut done = Ok(());
+    for qp in all.iter().flatten() {
+        done = done.and(qp.drain.result(begun));
     }
+    done
+}
 
+impl Draining<'_> {
     /// Runs step `number`, unless it has succeeded before.
     fn step(&self, number: usize, step: &fn(&Draining<'_>) -> Result) -> Result {
         if self.drain.steps_done.load(Ordering::Relaxed) > number {
@@ -283,29 +324,33 @@ impl Draining<'_> {
         }
     }
 
-    /// Drains a queue pair, of which the device has refused work with `error`, by functions of its
-    /// driver, if it has them: they end the work of a dead device as well.
-    fn end_by_driver(&self, error: Error) -> Result {
-        let claimed = error != ETIMEDOUT
-            && self.claim_queues(|| {
-                // SAFETY: By the type invariants, the queue pair is valid and nothing else is
-                // posted. The function may poll the completion queues, which are claimed.
-                unsafe { sys::rdma_helper_drain_by_driver(self.raw) }
-            });
-        claimed.then_some(()).ok_or(error)
+    /// Returns whether the driver has functions that drain the queue pair.
+    fn has_driver(&self) -> bool {
+        // SAFETY: By the type invariants, the queue pair is valid.
+        unsafe { sys::rdma_helper_has_drain(self.raw) }
     }
 
-    /// Calls `with` while no other context polls the completion queues, and returns its result.
-    fn claim_queues(&self, with: impl FnOnce() -> bool) -> bool {
-        let Some(_sends) = self.send_cq.claim(POLL_MS) else {
-            return false;
-        };
+    /// Drains the queue pair, of which the device has refused work with `error`, by the functions
+    /// of its driver. Sleeps without a limit.
+    fn end_by_driver(&self, error: Error) -> Result {
+        let claimed = self.claim_queues(|| {
+            // SAFETY: By the type invariants, the queue pair is valid and nothing else is posted.
+            // The function may poll the completion queues, which are claimed.
+            unsafe { sys::rdma_helper_drain_by_driver(self.raw) };
+        });
+        claimed.ok_or(error)
+    }
+
+    /// Calls `with` while no other context polls the completion queues; [`None`] if one goes on.
+    fn claim_queues(&self, with: impl FnOnce()) -> Option<()> {
+        let _sends = self.send_cq.claim(POLL_MS)?;
         if core::ptr::eq(self.send_cq, self.receive_cq) {
-            return with();
+            with();
+            return Some(());
         }
-        self.receive_cq
-            .claim(POLL_MS)
-            .is_some_and(|_receives| with())
+        let _receives = self.receive_cq.claim(POLL_MS)?;
+        with();
+        Some(())
     }
 
     /// Waits until the last work request of a queue, whose completions go to `cq`, has completed.

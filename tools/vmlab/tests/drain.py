@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -172,3 +172,49 @@ def test_a_server_waits_for_a_device_that_does_not_flush(vm: Lab) -> None:
     until(lambda: paths.states(vm) == ["connected"], 60, "the path is back")
     eq(vm.server.log_matches(LEAKED, mark), [], "queue pairs that leaked")
     disk.unmap()
+
+
+# Queue pairs of the selftest. Each has two queues that are polled, at which the driver of mlx5 waits before it looks.
+CLOSED, LOOK_MS = 8, 100
+FLUSH_MS, FLUSH_AGAIN_MS = 30_000, 1_000
+
+
+def _tries(vm: Lab, mark: int) -> list[tuple[int, bool]]:
+    """How long each try to close the queue pairs of the selftest took in milliseconds, and whether it did."""
+    lines = vm.server.log_matches("rdma_test: closed after", mark)
+    found = [re.search(r"after (\d+) ms: (Ok|Err\((?:ETIMEDOUT|Error\(110\))\))", line) for line in lines]
+    return [(int(one[1]), one[2] == "Ok") for one in found if one]
+
+
+@needs(machines=1, own_modules=True)
+def test_the_driver_of_a_device_that_has_failed_drains_its_queue_pairs_side_by_side(vm: Lab) -> None:
+    """One after the other, those of a path with 65 connections would take more than 6 s with mlx5."""
+    plug_in(vm, "drains=1")
+    mark = vm.server.log_mark()
+    load = vm.server.start_job("mods ours rdma_test failure=1")
+    until(lambda: vm.server.log_matches("the device may fail", mark), 20, "the queue pairs are connected")
+    vm.defer(clear_faults, vm)
+    add_fault(vm, "fault=device_fatal")
+    load.ok(30)
+    (took_ms, is_closed), = _tries(vm, mark)
+    ok(is_closed, "they are not closed")
+    ok(took_ms < CLOSED * LOOK_MS, f"it took {took_ms} ms")
+
+
+@needs(machines=1, own_modules=True, waits=True, tier=tier.ALL)
+def test_a_driver_that_drains_without_end_is_not_waited_for_without_end(vm: Lab) -> None:
+    """A close says so after 30 s for all queue pairs, and after a second when it is tried again, until it has ended."""
+    plug_in(vm, "drains=1")
+    mark = vm.server.log_mark()
+    load = vm.server.start_job("mods ours rdma_test failure=1")
+    until(lambda: vm.server.log_matches("the device may fail", mark), 20, "the queue pairs are connected")
+    vm.defer(clear_faults, vm)
+    add_fault(vm, HANGS)
+    add_fault(vm, "fault=device_fatal")
+    until(lambda: len(_tries(vm, mark)) >= 2, 45, "a close has been tried twice")
+    clear_faults(vm)
+    load.ok(20)
+    (first_ms, _), (again_ms, _), *_others, (_last_ms, is_closed) = tries = _tries(vm, mark)
+    ok(is_closed and not any(done for _ms, done in tries[:-1]), f"{tries}")
+    ok(FLUSH_MS <= first_ms < 2 * FLUSH_MS, f"the first took {first_ms} ms")
+    ok(FLUSH_AGAIN_MS <= again_ms < FLUSH_MS, f"the second took {again_ms} ms")
