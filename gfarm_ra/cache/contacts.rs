@@ -145,6 +145,11 @@ impl Contacts {
         self.known.lock().breaker.port(is_down)
     }
 
+    /// Takes note that the device has failed. Returns what changes by it.
+    pub(super) fn device_failed(&self) -> Option<Change> {
+        self.known.lock().breaker.device_failed()
+    }
+
     /// Returns why no peer is asked; `None` if they are.
     pub(super) fn cut(&self) -> Option<Cut> {
         self.known.lock().breaker.cut()

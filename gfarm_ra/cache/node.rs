@@ -476,6 +476,13 @@ impl PortEvents for Shared {
         self.port(device, port);
     }
 
+    fn device_failed(&self, device: DeviceId) {
+        if let Some(live) = self.live().filter(|live| live.device == device) {
+            // Other listeners wait for this one meanwhile.
+            self.spawn(move || live.requests.device_failed());
+        }
+    }
+
     fn device_removed(&self, device: DeviceId) {
         drop(self.making.lock());
         let live = self.live();

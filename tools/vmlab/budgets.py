@@ -25,7 +25,7 @@ from vmlab.patience import WAKE_SECONDS, is_debug_kernel
 MEASURED: dict[str, tuple[float, float]] = {
     "address_change": (0, 8), "addresses": (0, 2), "administration": (14, 0), "against_c": (10, 0),
     "allocations": (10, 9), "crc32_umr": (0, 44), "dma": (20, 0), "documentation": (0, 34), "drain": (17, 8),
-    "failover": (55, 18), "failover_c": (0, 55), "gfarm": (43, 28), "gfarm_cache": (37, 0),
+    "failover": (55, 18), "failover_c": (0, 55), "gfarm": (43, 28), "gfarm_cache": (37, 9),
     "gfarm_cache_addresses": (0, 17), "gfarm_cache_devices": (0, 34), "gfarm_cache_fragments": (14, 0),
     "gfarm_cache_history": (46, 0), "gfarm_cache_holders": (0, 54), "gfarm_cache_hostile": (40, 0),
     "gfarm_cache_machines": (0, 90), "gfarm_cache_options": (0, 20), "gfarm_cache_readers": (0, 84),

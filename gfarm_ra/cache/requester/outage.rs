@@ -45,6 +45,12 @@ impl<I: Incoming> Requests<I> {
         }
     }
 
+    /// Takes note that the device has failed: its driver may tell of a port that is active, take
+    /// what is posted, and never end it. Sleeps.
+    pub(in crate::cache) fn device_failed(&self) {
+        self.changed(self.contacts.device_failed());
+    }
+
     /// Returns whether something has come by a port that is down, as it seems, since the last call.
     pub(in crate::cache) fn doubts_port(&self) -> bool {
         // Each datagram asks.

@@ -7,14 +7,15 @@
 //!
 //! ```text
 //!             silences in a row          none answers
-//!    joined ---------------------> doubt ------------> cut <---- the port is down
-//!      ^  ^         any answer       |                  |
+//!    joined ---------------------> doubt ------------> cut <---- the port is down,
+//!      ^  ^         any answer       |                  |          the device has failed
 //!      |  '-------------------------'                  |
 //!      '---------- an answer, when the pause is over ---'
 //! ```
 //!
 //! In doubt a few members are probed at once, so that dead owners are not taken for a dead network.
-//! Members are probed all the time, and so one answers as soon as the network is there again.
+//! Members are probed all the time, and so one answers as soon as the network is there again. It is
+//! not there again on a device that has failed: that is removed, and the node with it.
 
 use core::fmt;
 
@@ -37,6 +38,8 @@ const SOON_US: u64 = 2_000_000;
 /// Reasons for which no node is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cut {
+    /// The device has failed.
+    Device,
     /// The port is down.
     Port,
     /// Nodes have been silent, and none has answered since.
@@ -46,6 +49,7 @@ pub enum Cut {
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Device => "the RDMA device has failed",
             Self::Port => "the RDMA port is down",
             Self::Silence => "none answers, look at the RDMA network of this machine",
         })
@@ -79,6 +83,7 @@ enum State {
 /// Whether nodes are asked. All times are in microseconds of one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breaker {
+    has_failed: bool,
     is_port_down: bool,
     state: State,
     doublings: u8,
@@ -89,6 +94,7 @@ pub struct Breaker {
 impl Breaker {
     /// Nodes are asked.
     pub const NEW: Self = Self {
+        has_failed: false,
         is_port_down: false,
         state: State::Joined(0),
         doublings: 0,
@@ -97,10 +103,11 @@ impl Breaker {
 
     /// Returns why no node is asked; `None` if they are.
     pub const fn cut(&self) -> Option<Cut> {
-        match (self.is_port_down, self.state) {
-            (true, _) => Some(Cut::Port),
-            (false, State::Cut(_)) => Some(Cut::Silence),
-            (false, State::Joined(_) | State::Doubt(_)) => None,
+        match (self.has_failed, self.is_port_down, self.state) {
+            (true, _, _) => Some(Cut::Device),
+            (false, true, _) => Some(Cut::Port),
+            (false, false, State::Cut(_)) => Some(Cut::Silence),
+            (false, false, State::Joined(_) | State::Doubt(_)) => None,
         }
     }
 
@@ -114,7 +121,7 @@ impl Breaker {
                     false => 0,
                 };
                 self.state = State::Cut(now_us.saturating_add(self.pause_us()));
-                (!self.is_port_down).then_some(Change::Cut(Cut::Silence))
+                (self.cut() == Some(Cut::Silence)).then_some(Change::Cut(Cut::Silence))
             }
             _ => None,
         }
@@ -150,11 +157,19 @@ impl Breaker {
         }
         let before = self.cut();
         self.state = State::Joined(0);
-        before.map(|cut| match cut {
-            Cut::Silence => Change::Joined,
+        match before? {
+            Cut::Silence => Some(Change::Joined),
             // It may have come before the port went down.
-            Cut::Port => Change::PortDoubted,
-        })
+            Cut::Port => Some(Change::PortDoubted),
+            Cut::Device => None,
+        }
+    }
+
+    /// Takes note that the device has failed, for good.
+    pub fn device_failed(&mut self) -> Option<Change> {
+        let before = self.cut();
+        self.has_failed = true;
+        before.is_none().then_some(Change::Cut(Cut::Device))
     }
 
     /// Takes note of the state of the port, as the device has it: what tells of its changes may be

@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from vmlab import gfarm_mount
+from vmlab import gfarm_mount, tier
 from vmlab.checks import Failed, TooSlow, eq, ge, in_time, matches, ok, until
 from vmlab.gfarm import Gfarm
 from vmlab.gfarm_mount import AT, put_random
 from vmlab.gfarm_node import DESCRIPTION, KEY, Node, node, queue_pairs, try_mount
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.testdevice import MODULE, add_fault, plug_in
 
 # A file server may be silent for as long as a busy host needs for all that is done meanwhile.
 SILENCE = "connect_timeout=60,receive_timeout=60,reconnect_timeout=60"
@@ -256,6 +257,33 @@ def test_the_device_goes_while_a_node_is_waited_for(vm: Lab) -> None:
             servers.thaw("fs1", "fs2")
             said = [job.wait(60).out.split()[:1] for job in jobs]
         eq(said, [[wanted]] * 2, "both")
+
+
+@needs(machines=1, own_modules=True, timeout=300, tier=tier.ALL)
+def test_a_device_that_fails_is_waited_for_no_longer(vm: Lab) -> None:
+    """A reader waits at a node that waits for a silent file server: the device's event ends that, for good."""
+    plug_in(vm, "drains=1")
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "fails", 1_000_001, "fs1")
+    with acquainted(servers, 2, LONG) as (one, two):
+        servers.freeze(vm, "fs1", "fs2")
+        jobs = [vm.server.start_job(f"sha256sum {one.at}/fails", 120)]
+        try:
+            until(lambda: gfarm_mount.serving(vm.server), 20, "the first one asks a file server")
+            jobs.append(vm.server.start_job(f"sha256sum {two.at}/fails", 120))
+            waits_for_another(two, 0)
+            mark = vm.server.log_mark()
+            add_fault(vm, "fault=device_fatal")
+            until(lambda: len(vm.server.log_matches("no node of the cache: the RDMA device has failed", mark)) == 2, 10,
+                  "both nodes have heard of it")
+        finally:
+            servers.thaw("fs1", "fs2")
+            said = [job.wait(60).out.split()[:1] for job in jobs]
+        eq(said, [[wanted]] * 2, "both")
+        not_asked, later = two.ibstat()["not_asked"], put_random(servers, "later", 1_000_001, "fs1")
+        eq(two.sha256("later"), later, "a file that is read later")
+        ge(two.ibstat()["not_asked"], not_asked + 1, "reads that asked no node")
+        vm.server.run(f"rmmod {MODULE}", 30)
 
 
 @needs(machines=1, timeout=300)

@@ -102,18 +102,43 @@ fn a_port_that_is_down_cuts_it_off_at_once() {
     assert_eq!(breaker.cut(), Some(Cut::Silence));
 }
 
+#[test]
+fn a_device_that_has_failed_cuts_it_off_for_good() {
+    let mut breaker = Breaker::NEW;
+    assert_eq!(breaker.device_failed(), Some(Change::Cut(Cut::Device)));
+    assert_eq!(
+        (breaker.device_failed(), breaker.cut()),
+        (None, Some(Cut::Device))
+    );
+    // Neither an answer from before nor a port that is active, as its driver says, brings it back.
+    assert_eq!((breaker.answered(9), breaker.port(false)), (None, None));
+    let end_us = doubted(&mut breaker, 9);
+    assert_eq!(
+        (breaker.look(end_us), breaker.answered(u64::MAX)),
+        (None, None)
+    );
+    assert_eq!(breaker.cut(), Some(Cut::Device));
+    // What is cut off already is not told of it, but stays so.
+    let mut breaker = Breaker::NEW;
+    assert_eq!(breaker.port(true), Some(Change::Cut(Cut::Port)));
+    assert_eq!((breaker.device_failed(), breaker.port(false)), (None, None));
+    assert_eq!(breaker.cut(), Some(Cut::Device));
+}
+
 proptest! {
     /// Each change is told, once, and is the one that `cut` shows.
     #[test]
-    fn what_is_told_is_so(events in proptest::collection::vec((0u8..5, 0u64..400_000), 0..200)) {
+    fn what_is_told_is_so(events in proptest::collection::vec((0u8..50, 0u64..400_000), 0..200)) {
         let (mut breaker, mut now_us, mut told) = (Breaker::NEW, 0u64, None);
         for (event, later_us) in events {
             now_us += later_us;
             let change = match event {
-                0 => breaker.look(now_us),
-                1 => breaker.silent(now_us),
-                2 => breaker.answered(now_us),
-                port => breaker.port(port == 3),
+                0..10 => breaker.look(now_us),
+                10..20 => breaker.silent(now_us),
+                20..30 => breaker.answered(now_us),
+                30..39 => breaker.port(true),
+                39..49 => breaker.port(false),
+                _ => breaker.device_failed(),
             };
             let before = told;
             match change {
