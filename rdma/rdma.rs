@@ -67,7 +67,7 @@ pub use self::{
     proto::address::LinkLayer,
     qp::{
         batch::{Batch, WrBuffer},
-        completion::{Opcode, Source, WorkCompletion},
+        completion::{Opcode, Source, Success, WorkCompletion},
         config::QpConfig,
         datagram::{DatagramPort, Peer},
         recv_ring::RecvRing,

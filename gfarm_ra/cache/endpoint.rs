@@ -156,10 +156,7 @@ impl<I: Incoming> QpHandler for Public<I> {
             this.outbox.give_back(slot);
             return;
         }
-        if !completion.is_success() {
-            return;
-        }
-        let Some(ring) = this.ring.as_ref() else {
+        let (Some(completion), Some(ring)) = (completion.success(), this.ring.as_ref()) else {
             return;
         };
         let mut whole = [0; WHOLE_LEN];

@@ -6,6 +6,7 @@ use crate::{
     qp::{
         completion::{
             Opcode,
+            Success,
             WorkCompletion, //
         },
         Qp,
@@ -80,7 +81,8 @@ pub(super) unsafe extern "C" fn receive<H: QpHandler>(_cq: *mut sys::ib_cq, wc: 
 #[inline(always)]
 fn count<H: QpHandler>(qp: &Qp<H>, completion: &WorkCompletion) {
     if let Some(counts) = qp.send_counts() {
-        if completion.is_success() && completion.opcode() == Opcode::Send {
+        let is_send = |success: &Success| success.opcode() == Opcode::Send;
+        if completion.success().is_some_and(is_send) {
             counts.succeeded();
         }
     }

@@ -41,9 +41,20 @@ pub enum Opcode {
 
 /// The completion of a work request, valid while the handler runs.
 ///
+/// Of one that failed, drivers set the status only, and the core does not clear the memory: what
+/// else there is can be read of a [`Success`] only.
+///
+/// ```compile_fail,E0599
+/// use rdma::{Opcode, WorkCompletion};
+///
+/// fn is_send(completion: &WorkCompletion) -> bool {
+///     completion.opcode() == Opcode::Send
+/// }
+/// ```
+///
 /// # Invariants
 ///
-/// The driver has initialised the fields of the `ib_wc` that its status and flags name.
+/// The driver has set the status.
 #[repr(transparent)]
 pub struct WorkCompletion(Opaque<sys::ib_wc>);
 
@@ -61,24 +72,46 @@ impl WorkCompletion {
     /// Returns whether the work request succeeded.
     #[inline(always)]
     pub fn is_success(&self) -> bool {
-        // SAFETY: By the type invariants, the status is initialised.
+        // SAFETY: By the type invariants, the status is set.
         unsafe { (*self.0.get()).status == sys::ib_wc_status_IB_WC_SUCCESS }
     }
 
-    /// Returns the result of the work request.
+    /// Returns the completion of a work request that succeeded.
     #[inline(always)]
-    pub fn status(&self) -> Result<(), WcStatus> {
-        if self.is_success() {
-            return Ok(());
-        }
-        // SAFETY: By the type invariants, the status is initialised.
-        Err(WcStatus::from_raw(unsafe { (*self.0.get()).status }))
+    pub fn success(&self) -> Option<&Success> {
+        self.is_success().then(|| {
+            let this = core::ptr::from_ref(self).cast::<Success>();
+            // INVARIANT: The status is that of success.
+            // SAFETY: The types are transparent wrappers of the same.
+            unsafe { &*this }
+        })
     }
 
-    /// Returns the operation of the work request; meaningful after success only.
+    /// Returns the completion of a work request that succeeded, or why it failed.
+    #[inline(always)]
+    pub fn status(&self) -> Result<&Success, WcStatus> {
+        if let Some(success) = self.success() {
+            return Ok(success);
+        }
+        // SAFETY: By the type invariants, the status is set.
+        Err(WcStatus::from_raw(unsafe { (*self.0.get()).status }))
+    }
+}
+
+/// The completion of a work request that succeeded.
+///
+/// # Invariants
+///
+/// The status is success: the driver has set the operation; of a receive also the length, the flags
+/// and what these name, and of a datagram who has sent it. Any value is valid for their types.
+#[repr(transparent)]
+pub struct Success(Opaque<sys::ib_wc>);
+
+impl Success {
+    /// Returns the operation of the work request.
     #[inline(always)]
     pub fn opcode(&self) -> Opcode {
-        // SAFETY: Drivers zero or set the field; any value is valid for its type.
+        // SAFETY: By the type invariants.
         match unsafe { (*self.0.get()).opcode } {
             sys::ib_wc_opcode_IB_WC_SEND => Opcode::Send,
             sys::ib_wc_opcode_IB_WC_RDMA_WRITE => Opcode::RdmaWrite,
@@ -92,14 +125,14 @@ impl WorkCompletion {
     }
 
     /// Returns the number of bytes that a receive got, or that an RDMA write with immediate data
-    /// wrote.
+    /// wrote. Of no meaning for other operations.
     #[inline(always)]
     pub fn byte_len(&self) -> u32 {
-        // SAFETY: As in `opcode()`.
+        // SAFETY: By the type invariants.
         unsafe { (*self.0.get()).byte_len }
     }
 
-    /// Returns the immediate data that came with the message, in host order.
+    /// Returns the immediate data that came with the message of a receive, in host order.
     #[inline(always)]
     pub fn imm(&self) -> Option<u32> {
         if !self.has_flag(sys::ib_wc_flags_IB_WC_WITH_IMM) {
@@ -109,7 +142,7 @@ impl WorkCompletion {
         Some(u32::from_be(unsafe { (*self.0.get()).ex.imm_data }))
     }
 
-    /// Returns the local key that the peer invalidated together with the message.
+    /// Returns the local key that the peer invalidated together with the message of a receive.
     #[inline(always)]
     pub fn invalidated_key(&self) -> Option<u32> {
         if !self.has_flag(sys::ib_wc_flags_IB_WC_WITH_INVALIDATE) {
@@ -122,28 +155,39 @@ impl WorkCompletion {
     /// Returns who has sent the datagram that a receive got.
     #[inline(always)]
     pub fn source(&self) -> Source {
-        // SAFETY: Drivers set these fields of a receive's completion, or the memory was zeroed
-        // before; any value is valid for their types.
-        let wc = unsafe { &*self.0.get() };
-        // The other fields are not for later.
-        Source(sys::ib_wc {
-            src_qp: wc.src_qp,
-            slid: wc.slid,
-            wc_flags: wc.wc_flags,
-            pkey_index: wc.pkey_index,
-            sl: wc.sl,
-            dlid_path_bits: wc.dlid_path_bits,
-            port_num: wc.port_num,
-            smac: wc.smac,
-            vlan_id: wc.vlan_id,
-            network_hdr_type: wc.network_hdr_type,
-            ..Default::default()
-        })
+        let wc = self.0.get();
+        // SAFETY: By the type invariants.
+        let mut source = unsafe {
+            sys::ib_wc {
+                src_qp: (*wc).src_qp,
+                slid: (*wc).slid,
+                wc_flags: (*wc).wc_flags,
+                pkey_index: (*wc).pkey_index,
+                sl: (*wc).sl,
+                dlid_path_bits: (*wc).dlid_path_bits,
+                port_num: (*wc).port_num,
+                // The other fields are not for later.
+                ..Default::default()
+            }
+        };
+        if self.has_flag(sys::ib_wc_flags_IB_WC_WITH_SMAC) {
+            // SAFETY: The flag says that the field is set.
+            source.smac = unsafe { (*wc).smac };
+        }
+        if self.has_flag(sys::ib_wc_flags_IB_WC_WITH_VLAN) {
+            // SAFETY: As above.
+            source.vlan_id = unsafe { (*wc).vlan_id };
+        }
+        if self.has_flag(sys::ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE) {
+            // SAFETY: As above.
+            source.network_hdr_type = unsafe { (*wc).network_hdr_type };
+        }
+        Source(source)
     }
 
     #[inline(always)]
     fn has_flag(&self, flag: sys::ib_wc_flags) -> bool {
-        // SAFETY: By the type invariants, the flags are initialised.
+        // SAFETY: By the type invariants.
         let flags = unsafe { (*self.0.get()).wc_flags };
         flags & flag as i32 != 0
     }

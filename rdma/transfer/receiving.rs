@@ -39,6 +39,7 @@ use crate::{
     qp::{
         completion::{
             Source,
+            Success,
             WorkCompletion, //
         },
         config::QpConfig,
@@ -90,7 +91,7 @@ pub trait ReceiveEvents: Send + Sync + 'static {
 /// A datagram that has come into a slot: the receive of that number.
 pub struct Arrival<'a> {
     headers: &'a MessageBuffers,
-    completion: &'a WorkCompletion,
+    completion: &'a Success,
     slot: u16,
     len: u32,
 }
@@ -155,7 +156,7 @@ impl<H: ReceiveEvents> QpHandler for Slots<H> {
 
     fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion) {
         let this = qp.handler();
-        if completion.is_success() {
+        if let Some(completion) = completion.success() {
             // CAST: The tags are the numbers of slots.
             let slot = tag as u16;
             let len = completion.byte_len().saturating_sub(GRH_LEN);

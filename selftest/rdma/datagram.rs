@@ -58,9 +58,9 @@ impl QpHandler for Node {
     type Transport = Datagram;
 
     fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion) {
-        if tag == SEND || !completion.is_success() {
+        let Some(completion) = completion.success().filter(|_| tag != SEND) else {
             return;
-        }
+        };
         let heard = Heard {
             tag,
             len: completion.byte_len(),

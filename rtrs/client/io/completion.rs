@@ -11,13 +11,7 @@
 
 use kernel::prelude::*;
 use kernel_ext::sync::Held;
-use rdma::{
-    Opcode,
-    Qp,
-    SendFlags,
-    WorkCompletion, //
-    WrBuffer,
-};
+use rdma::{Opcode, Qp, SendFlags, Success, WrBuffer};
 use rtrs_core::{
     errno,
     proto::{
@@ -55,7 +49,7 @@ impl ConnectionContext {
         qp: &Qp<Self>,
         live: &Live,
         n: u32,
-        wc: &WorkCompletion,
+        wc: &Success,
         response: Response,
     ) {
         let requests = &*live.requests;
@@ -145,7 +139,7 @@ impl ConnectionContext {
         &self,
         live: &Live,
         n: u32,
-        wc: &WorkCompletion,
+        wc: &Success,
         held: Held<'_, InFlight>,
         id: u16,
     ) {
@@ -220,7 +214,7 @@ impl ConnectionContext {
 
 /// Returns the new key of chunk `id`, which came in receive `n`.
 #[inline(always)]
-fn new_key(live: &Live, n: u32, wc: &WorkCompletion, id: u16) -> Result<u32, PathError> {
+fn new_key(live: &Live, n: u32, wc: &Success, id: u16) -> Result<u32, PathError> {
     let mut bytes = [0; KEY_LEN as usize];
     if live.receives.read(n, &mut bytes).is_err() {
         return Err(PathError::Receive);

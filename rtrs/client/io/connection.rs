@@ -20,6 +20,7 @@ use rdma::{
     RecvRing,
     Reliable,
     SendFlags,
+    Success,
     WorkCompletion, //
     WrBuffer,
 };
@@ -345,7 +346,7 @@ impl ConnectionContext {
         // The first failure says most, and it may be that of a send.
         self.poll_send_cq();
         match wc.status() {
-            Ok(()) => {}
+            Ok(_) => {}
             // Most often a consequence: of a work request that failed, or of a disconnect by the
             // peer or by us. But rxe flushes a queue pair without another error when it has to
             // repeat a registration.
@@ -356,7 +357,7 @@ impl ConnectionContext {
 
     /// Handles the info response.
     #[cold]
-    fn informed(&self, wc: &WorkCompletion) {
+    fn informed(&self, wc: &Success) {
         if wc.opcode() != Opcode::Receive || wc.imm().is_some() {
             return self.fail(PathError::Receive);
         }
@@ -389,20 +390,23 @@ impl QpHandler for ConnectionContext {
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let context = qp.handler();
-        let (true, Some(live)) = (wc.is_success(), context.live.as_ref()) else {
+        let Some(success) = wc.success() else {
+            return context.failed(wc);
+        };
+        let Some(live) = context.live.as_ref() else {
             return context.failed(wc);
         };
         context.path.stats.count_completion(context.cpu);
         context.path.liveness.heard();
-        if let Some(imm) = wc.imm() {
+        if let Some(imm) = success.imm() {
             match Response::decode(imm) {
-                Some(response) => context.answered(qp, live, tag, wc, response),
+                Some(response) => context.answered(qp, live, tag, success, response),
                 None => {
-                    let written = wc.opcode() == Opcode::ReceiveRdmaWithImm;
+                    let written = success.opcode() == Opcode::ReceiveRdmaWithImm;
                     context.other(qp, live, imm, written);
                 }
             }
-        } else if let Some(key) = wc.invalidated_key() {
+        } else if let Some(key) = success.invalidated_key() {
             context.invalidations.came(key);
         } else {
             return context.fail(PathError::Receive);
@@ -422,12 +426,12 @@ impl QpHandler for ConnectionContext {
     #[inline(always)]
     fn completed(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let context = qp.handler();
-        if !wc.is_success() {
+        let Some(success) = wc.success() else {
             return context.failed(wc);
-        }
+        };
         match (context.tags.decode(tag), context.live.as_ref()) {
             (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => context.signaled(live, id),
-            (Tagged::InfoResponse, _) => context.informed(wc),
+            (Tagged::InfoResponse, _) => context.informed(success),
             _ => {}
         }
     }

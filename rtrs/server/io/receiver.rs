@@ -56,11 +56,14 @@ impl QpHandler for Receiver {
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let this = qp.handler();
-        if let Err(status) = wc.status() {
-            return this.failed(tag, status);
-        }
-        match wc.imm() {
-            Some(imm) if wc.opcode() == Opcode::ReceiveRdmaWithImm => this.request_came(qp, imm),
+        let success = match wc.status() {
+            Ok(success) => success,
+            Err(status) => return this.failed(tag, status),
+        };
+        match success.imm() {
+            Some(imm) if success.opcode() == Opcode::ReceiveRdmaWithImm => {
+                this.request_came(qp, imm)
+            }
             _ => this.path.fail(PathError::NoRequest(this.cid)),
         }
     }
@@ -68,13 +71,14 @@ impl QpHandler for Receiver {
     #[inline(always)]
     fn completed(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let this = qp.handler();
-        if let Err(status) = wc.status() {
-            return this.failed(tag, status);
-        }
+        let success = match wc.status() {
+            Ok(success) => success,
+            Err(status) => return this.failed(tag, status),
+        };
         match Tagged::decode(tag) {
             Tagged::Io => this.sent(qp),
             Tagged::Invalidate(id) => this.revoked(id),
-            Tagged::InfoRequest => this.path.info_received(wc.byte_len()),
+            Tagged::InfoRequest => this.path.info_received(success.byte_len()),
             Tagged::Setup => this.path.info.complete(),
             // Receives come to `received`.
             Tagged::Register | Tagged::Receive => {}

@@ -105,19 +105,22 @@ impl QpHandler for Talk {
 
     fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion) {
         let Talk { signs, messages } = qp.handler();
-        if let Err(status) = completion.status() {
-            if !status.is_flush() {
-                pr_err!("a work request failed: {status}\n");
+        let success = match completion.status() {
+            Ok(success) => success,
+            Err(status) => {
+                if !status.is_flush() {
+                    pr_err!("a work request failed: {status}\n");
+                }
+                return signs.lose();
             }
-            return signs.lose();
-        }
+        };
         if tag == TAG_SEND {
             return signs.sent.complete_all();
         }
         let mut bytes = [0; response::LEN];
         // The slot is as long.
         let _ = messages.read(SLOT_RECEIVE, 0, &mut bytes);
-        let len_bytes = completion.byte_len();
+        let len_bytes = success.byte_len();
         *signs.answer.lock() = Some(Answer { len_bytes, bytes });
         signs.answered.complete_all();
     }

@@ -276,7 +276,7 @@ impl QpHandler for Handler {
     fn received(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion) {
         let state = &qp.handler().0;
         let served = match completion.status() {
-            Ok(()) => state.serve(qp, tag, completion.byte_len()),
+            Ok(success) => state.serve(qp, tag, success.byte_len()),
             Err(status) if status.is_flush() => Err(Why::Gone),
             Err(status) => Err(Why::Failed("a receive failed", status.into())),
         };
