@@ -214,6 +214,8 @@ pub(crate) fn resume_peers(path: &Path) {
 }
 
 /// Releases the deferred requests of `path` at its teardown, when no more come. Sleeps.
+///
+/// Until it [leaves](leave), another path may have [`resume`] run once more: that finds none.
 pub(crate) fn abandon(path: &Arc<Path>) {
     path.stop_resume();
     let mut waiting = path.fencing.take_deferred();
