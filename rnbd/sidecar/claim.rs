@@ -11,7 +11,7 @@
 //!                       └── changed: BUSY               └── of another one: BUSY
 //!
 //!  HELD ── every interval_ms: look ── own ── write ── the lease is extended
-//!                                       └── of another one, or none: LOST
+//!                                       └── of another one, none, or of another sidecar: LOST
 //! ```
 //!
 //! *The lease.* A server uses the device for [`lease_ms`](Timing::lease_ms) from the look that its

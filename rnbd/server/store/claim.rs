@@ -61,6 +61,7 @@ use crate::{
             advance::{
                 self,
                 Advance,
+                Beside,
                 End,
                 Errand,
                 Next, //
@@ -99,6 +100,8 @@ struct Means {
     stamp: u64,
     /// Who has written the mark that was found last.
     found: Other,
+    /// The UUID of the sidecar that was there when the device was taken.
+    opened: Option<[u8; 16]>,
     /// The time up to which the claim knows that it has passed, on the clock of the lease.
     known_ms: u64,
 }
@@ -113,13 +116,20 @@ impl Means {
         self.known_ms = now_ms;
     }
 
+    /// Returns what block 0, which was read last, has beside the mark.
+    fn beside(&self) -> Beside {
+        let (block, blocks) = self.disk.block_0();
+        Beside::of(block, self.opened.as_ref(), blocks, &Crc)
+    }
+
     /// Reads the sector of the mark.
     fn read(&mut self, advance: &mut Advance, lease: &Lease) -> Result {
         let sector = self.disk.read_mark();
         self.pass(lease);
         let (found, holder) = Found::parse(&sector?, &Crc);
         self.found = Other(holder);
-        match advance.read(&mut self.claim, found) {
+        let beside = self.beside();
+        match advance.read(&mut self.claim, found, beside) {
             true => Ok(()),
             false => Err(errno::EILSEQ),
         }
@@ -171,9 +181,8 @@ impl Means {
         let mut advance = Advance::new(errand, &mut self.claim);
         loop {
             self.pass(lease);
-            let (is_of_sidecar, state) = (self.disk.is_of_sidecar(), lease.state());
-            let is_permitted = state == Use::Permitted;
-            let done = match advance.next(&mut self.claim, is_of_sidecar, is_permitted) {
+            let is_permitted = lease.state() == Use::Permitted;
+            let done = match advance.next(&mut self.claim, is_permitted) {
                 Next::Read => self.read(&mut advance, lease),
                 Next::Write { durable } => self.write(&mut advance, lease, (true, durable), ending),
                 Next::Remove => self.write(&mut advance, lease, (false, true), ending),
@@ -268,6 +277,7 @@ impl Keeper {
             holder,
             stamp: 0,
             found: Other(None),
+            opened: None,
             known_ms: 0,
         };
         let shown: &CStr = &label;
@@ -294,6 +304,7 @@ impl Keeper {
             }
             return Err(EBUSY);
         }
+        means.opened = means.disk.uuid();
         let keeper = Arc::pin_init(
             pin_init!(Self {
                 lease,

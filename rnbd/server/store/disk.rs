@@ -313,9 +313,16 @@ impl Disk {
         mark.ok_or(EINVAL)
     }
 
-    /// Returns whether block 0, which was read last, is that of a sidecar.
-    pub(super) fn is_of_sidecar(&self) -> bool {
-        Superblock::parse(&self.block, SUPERBLOCK, self.blocks(), &Crc).is_ok()
+    /// Returns block 0, which was read last, and the number of blocks that the device has now.
+    pub(super) fn block_0(&self) -> (&Block, u64) {
+        (&self.block, self.blocks())
+    }
+
+    /// Returns the UUID of the sidecar whose block 0 was read last.
+    pub(super) fn uuid(&self) -> Option<[u8; 16]> {
+        let (block, blocks) = self.block_0();
+        let superblock = Superblock::parse(block, SUPERBLOCK, blocks, &Crc);
+        superblock.ok().map(|superblock| superblock.uuid)
     }
 
     /// Writes the mark of use into block 0, which was read just before; with FUA if it is to be

@@ -7,6 +7,12 @@
 //! who has the device; here is what the server makes of that.
 
 use super::{
+    super::{
+        layout::SUPERBLOCK,
+        superblock::Superblock,
+        Block,
+        Checksum, //
+    },
     mark::Found,
     Claim,
     Step, //
@@ -29,6 +35,35 @@ pub enum Errand {
     Renew,
     /// It closes the device, of which nothing is in use any more.
     Release,
+}
+
+/// What is in block 0 beside the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// The sidecar that the server has open, or any one if it has none open yet.
+    Same,
+    /// Another sidecar: the device was formatted.
+    Another,
+    /// No sidecar that can be used.
+    Nothing,
+}
+
+impl Beside {
+    /// Looks at block 0 of a device that has `device_blocks` blocks now. `opened`: the UUID of the
+    /// sidecar that the server has open, which stays that one if the device is truncated.
+    pub fn of(
+        block: &Block,
+        opened: Option<&[u8; 16]>,
+        device_blocks: u64,
+        crc: &impl Checksum,
+    ) -> Self {
+        let blocks = opened.map_or(device_blocks, |_| u64::MAX);
+        match Superblock::parse(block, SUPERBLOCK, blocks, crc) {
+            Ok(found) if opened.is_none_or(|uuid| *uuid == found.uuid) => Self::Same,
+            Ok(_) => Self::Another,
+            Err(_) => Self::Nothing,
+        }
+    }
 }
 
 /// What is to be done next.
@@ -80,6 +115,8 @@ pub struct Advance {
     errand: Errand,
     steps: u32,
     end: Option<End>,
+    /// Beside the mark that was read last.
+    beside: Beside,
 }
 
 impl Advance {
@@ -92,12 +129,12 @@ impl Advance {
             errand,
             steps: 0,
             end: None,
+            beside: Beside::Nothing,
         }
     }
 
-    /// Returns what to do next. `is_of_sidecar`: block 0 was that of a sidecar when it was read
-    /// last. `is_permitted`: the device may be used now.
-    pub fn next(&mut self, claim: &mut Claim, is_of_sidecar: bool, is_permitted: bool) -> Next {
+    /// Returns what to do next. `is_permitted`: the device may be used now.
+    pub fn next(&mut self, claim: &mut Claim, is_permitted: bool) -> Next {
         if let Some(end) = self.end {
             return Next::End(end);
         }
@@ -111,7 +148,7 @@ impl Advance {
             (Errand::Release, Step::Write { .. }) if is_permitted => Next::Remove,
             (Errand::Release, _) => Next::End(End::Left),
             // The first mark would make nonsense of what another program has made of the device.
-            (_, Step::Write { is_first: true }) if !is_of_sidecar => {
+            (_, Step::Write { is_first: true }) if self.beside == Beside::Nothing => {
                 claim.failed();
                 Next::End(End::NoSidecar)
             }
@@ -126,11 +163,23 @@ impl Advance {
         }
     }
 
-    /// The sector of the mark was read; returns whether what was found counts. What does not is an
-    /// error of the device, after which the errand is over.
+    /// The sector of the mark was read, and what is `beside` it; returns whether what was found
+    /// counts. What does not is an error of the device, after which the errand is over.
     #[must_use = "what does not count is an error of the device"]
-    pub fn read(&mut self, claim: &mut Claim, found: Found) -> bool {
-        claim.read(found)
+    pub fn read(&mut self, claim: &mut Claim, found: Found, beside: Beside) -> bool {
+        self.beside = beside;
+        let is_replaced = match beside {
+            Beside::Same => false,
+            Beside::Another => true,
+            // In a lease no one formats the device, so that is a bad reading, or damage.
+            Beside::Nothing => claim.lease_ms() == 0,
+        };
+        // A mark that came late to a device that was formatted is no permission to write to it.
+        let counts = match is_replaced && self.errand != Errand::Take {
+            true => Found::Free,
+            false => found,
+        };
+        claim.read(counts)
     }
 
     /// The mark was written, or removed.

@@ -6,13 +6,22 @@ use std::{
     error::Error,
     fmt,
     io,
-    ops::Range, //
+    ops::Range,
+    time::Instant, //
 };
 
 use proto::sidecar::{
     claim::{
+        advance::{
+            Advance,
+            Beside,
+            End,
+            Errand,
+            Next, //
+        },
         mark::{
             Found,
+            Holder,
             Other,
             Sector,
             MARK_BYTES,
@@ -96,6 +105,116 @@ pub fn look(
     }
 }
 
+/// A device that is being taken.
+struct Taking<'a, D, C> {
+    device: &'a mut D,
+    crc: &'a C,
+    holder: &'a Holder,
+    claim: Claim,
+    /// Block 0, as it was read last, and who has written its mark.
+    block: Block,
+    other: Other,
+    /// The number of the last mark.
+    stamp: u64,
+    /// The time up to which the claim knows that it has passed.
+    known: Instant,
+}
+
+impl<D: Device, C: Checksum> Taking<'_, D, C> {
+    /// Says how much time has passed.
+    fn pass(&mut self) {
+        let now = Instant::now();
+        let passed_ms = now.duration_since(self.known).as_millis();
+        self.claim
+            .pass(u32::try_from(passed_ms).unwrap_or(u32::MAX));
+        self.known = now;
+    }
+
+    fn read(&mut self, advance: &mut Advance) {
+        // What cannot be read is written over.
+        if self
+            .device
+            .read_shared(SUPERBLOCK, &mut self.block)
+            .is_err()
+        {
+            self.block = [0; BLOCK_BYTES];
+        }
+        self.pass();
+        let (found, holder) = Found::parse(&mark(&self.block), self.crc);
+        self.other = Other(holder);
+        // No lease is asked for, so all counts that is found.
+        let _ = advance.read(&mut self.claim, found, Beside::Same);
+    }
+
+    /// Writes a mark.
+    fn write(&mut self, advance: &mut Advance) -> io::Result<()> {
+        let mut sector: Sector = [0; MARK_BYTES];
+        self.stamp = self.stamp.wrapping_add(1);
+        self.holder.mark(self.stamp, &mut sector, self.crc);
+        replace(self.device, &mut self.block, &sector)?;
+        self.pass();
+        advance.written(&mut self.claim);
+        Ok(())
+    }
+}
+
+/// Takes a device with a sidecar from all servers, before it is formatted. A server that was
+/// believed to be down may have looked at its mark just now, and be about to write it anew: so it
+/// is done as a server takes a device ([`Claim`]), with a mark of this program, `holder`. After
+/// that no server goes on, however late its mark comes. `wait`: as for [`look`], and without a name
+/// where it is not another mark that is waited for.
+///
+/// # Errors
+///
+/// Returns the device's error, or [`InUse`] if a server has the device open.
+pub fn take(
+    device: &mut impl Device,
+    crc: &impl Checksum,
+    holder: &Holder,
+    mut wait: impl FnMut(Option<Other>, u32),
+) -> io::Result<()> {
+    if matches!(read(device, crc), Ok(None)) {
+        return Ok(());
+    }
+    let mut taking = Taking {
+        device,
+        crc,
+        holder,
+        claim: Claim::new(holder.opening, Timing::SERVERS),
+        block: [0; BLOCK_BYTES],
+        other: Other(None),
+        stamp: 0,
+        known: Instant::now(),
+    };
+    let mut advance = Advance::new(Errand::Take, &mut taking.claim);
+    loop {
+        taking.pass();
+        match advance.next(&mut taking.claim, true) {
+            Next::Read => taking.read(&mut advance),
+            Next::Write { .. } | Next::Remove => taking.write(&mut advance)?,
+            Next::Wait { ms, is_watching } => {
+                wait(is_watching.then_some(taking.other), ms);
+                taking.pass();
+                advance.waited(&mut taking.claim);
+            }
+            Next::End(End::Held) => return Ok(()),
+            Next::End(End::TooSlow) => return Err(io::ErrorKind::TimedOut.into()),
+            Next::End(_) => return Err(io::Error::other(InUse(taking.other))),
+        }
+    }
+}
+
+/// Writes the sector of the mark of block 0, which was read just before, durably.
+fn replace(device: &mut impl Device, block: &mut Block, sector: &Sector) -> io::Result<()> {
+    if device.write_shared(SUPERBLOCK, MARK_OFFSET, sector)? {
+        return Ok(());
+    }
+    if let Some(mark) = block.get_mut(MARK) {
+        mark.copy_from_slice(sector);
+    }
+    device.write(SUPERBLOCK, block, true)
+}
+
 /// Removes a mark, and only one that is as it was found if one was `found`; returns whether there
 /// was one. Nothing beside it is written where the device has sectors of 512 bytes: a server that
 /// is not down after all may be changing the superblock.
@@ -116,12 +235,7 @@ pub fn clear(
     if here == Found::Free || found.is_some_and(|found| found != here) {
         return Ok(false);
     }
-    if !device.write_shared(SUPERBLOCK, MARK_OFFSET, &free)? {
-        if let Some(mark) = block.get_mut(MARK) {
-            mark.copy_from_slice(&free);
-        }
-        device.write(SUPERBLOCK, &block, true)?;
-    }
+    replace(device, &mut block, &free)?;
     device.read_shared(SUPERBLOCK, &mut block)?;
     match Found::parse(&mark(&block), crc) {
         (Found::Free, _) => Ok(true),

@@ -6,6 +6,7 @@ mod fsck;
 mod transfer;
 
 use std::{
+    fmt,
     fs,
     io::Write,
     path::{
@@ -27,21 +28,30 @@ use clap::{
     Subcommand, //
 };
 use proto::sidecar::{
-    claim::mark::Found,
+    claim::mark::{
+        Found,
+        Holder,
+        Other, //
+    },
     group::Blank,
+    layout::Layout,
     replay::Outcome,
     superblock::Version, //
 };
 
 use crate::{
     checksum::Crc64Nvme,
-    claim,
+    claim::{
+        self,
+        InUse, //
+    },
     device::{
         Device,
         FileDevice, //
     },
     format::{
         self,
+        Refused,
         Zeroing, //
     },
     volume::{
@@ -137,23 +147,50 @@ fn open(path: &Path) -> Result<FileDevice> {
 
 /// Opens a device that no server has open; returns the mark of one that is down as well.
 fn open_unused(path: &Path) -> Result<(FileDevice, Found)> {
-    let name = || path.display().to_string();
-    let mut device = FileDevice::open(path, true).with_context(name)?;
+    let mut device = FileDevice::open(path, true).with_context(|| path.display().to_string())?;
     let look = claim::look(&mut device, &Crc64Nvme, |other, ms| {
+        wait(path, Some(other), ms)
+    });
+    let left = look.map_err(|why| in_use(path, why))?;
+    Ok((device, left))
+}
+
+/// Waits, and tells for whom.
+fn wait(path: &Path, other: Option<Other>, ms: u32) {
+    if let Some(other) = other {
         eprintln!(
             "{}: it is marked as in use by {other}: waiting {ms} ms whether the mark changes",
-            name()
+            path.display()
         );
-        thread::sleep(Duration::from_millis(ms.into()));
+    }
+    thread::sleep(Duration::from_millis(ms.into()));
+}
+
+/// Takes a device from all servers, which may have left their marks.
+fn take(device: &mut FileDevice, path: &Path) -> Result<()> {
+    let number = *new_uuid()?.first_chunk().context("a UUID is too short")?;
+    let node = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let holder = Holder::new(u64::from_le_bytes(number), 0, &node);
+    let taken = claim::take(device, &Crc64Nvme, &holder, |other, ms| {
+        wait(path, other, ms);
     });
-    let left = look.map_err(|in_use| {
-        let name = name();
-        anyhow!(
-            "{name}: {in_use}: unmap it there; if that server is down for certain, `pi-sidecar \
-             fsck --clear-in-use {name}` removes its mark"
-        )
-    })?;
-    Ok((device, left))
+    taken.map_err(|why| {
+        let is_in_use = why.get_ref().is_some_and(|why| why.is::<InUse>());
+        if is_in_use {
+            in_use(path, why)
+        } else {
+            anyhow!(why).context(path.display().to_string())
+        }
+    })
+}
+
+/// Says what to do about a device that a server has open.
+fn in_use(path: &Path, why: impl fmt::Display) -> anyhow::Error {
+    let name = path.display();
+    anyhow!(
+        "{name}: {why}: unmap it there; if that server is down for certain, `pi-sidecar fsck \
+         --clear-in-use {name}` removes its mark"
+    )
 }
 
 /// The kernel's random UUID.
@@ -177,7 +214,12 @@ fn hex(uuid: &[u8; 16]) -> String {
 }
 
 fn format_device(args: &FormatArgs, out: &mut impl Write) -> Result<bool> {
-    let mut device = open(&args.device)?;
+    let path = || args.device.display().to_string();
+    // Who formats whatever is on it need not look first: the device is taken below.
+    let mut device = match args.force {
+        true => FileDevice::open(&args.device, true).with_context(path)?,
+        false => open(&args.device)?,
+    };
     let kind = (
         new_uuid()?,
         Version::from_number(args.format_version).unwrap_or_default(),
@@ -189,8 +231,14 @@ fn format_device(args: &FormatArgs, out: &mut impl Write) -> Result<bool> {
         (false, true) => Zeroing::Never,
         (false, false) => Zeroing::IfDeviceCan,
     };
+    if args.force {
+        Layout::new(device.blocks(), slots)
+            .map_err(Refused::Misfit)
+            .with_context(path)?;
+        take(&mut device, &args.device)?;
+    }
     let formatted = format::format(&mut device, kind, slots, (args.force, zeroing), Crc64Nvme);
-    let (volume, blank) = formatted.with_context(|| args.device.display().to_string())?;
+    let (volume, blank) = formatted.with_context(path)?;
     describe(&volume, out)?;
     let content = match blank {
         Blank::Zeroes(_) => "zeroes, which are checked",

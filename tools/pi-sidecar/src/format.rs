@@ -308,6 +308,18 @@ fn find_copy<C: Checksum + Copy>(device: &mut impl Device, crc: C) -> Result<Vol
     }
 }
 
+/// Returns whether the superblock of `volume` is from before the device was formatted: a mark of
+/// use that came late has written it back. The journal is that of the copy then.
+pub fn is_replaced<C: Checksum + Copy>(
+    device: &mut impl Device,
+    volume: &Volume<C>,
+    crc: C,
+) -> bool {
+    let last = device.blocks().saturating_sub(1);
+    !volume.has_records(device)
+        && Volume::load_from(device, last, crc).is_ok_and(|copy| copy.has_records(device))
+}
+
 /// Writes the superblock anew from its copy.
 ///
 /// # Errors

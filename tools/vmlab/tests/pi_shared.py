@@ -46,6 +46,21 @@ def begin(lab: Lab) -> None:
     lab.client.run("head -c 4096 /dev/urandom > /run/area")
 
 
+def is_lost_when_formatted(lab: Lab) -> None:
+    """A server's mark is there, but another machine has formatted the device: the mark came late."""
+    first = map_with(lab, "crc64", "loop0")
+    lab.server.run(f"{TOOL} format --force /run/two")
+    mark = lab.server.log_mark()
+
+    def is_fenced() -> bool:
+        # The server writes the mark with the superblock, perhaps just then.
+        lab.server.run("dd if=/run/two of=/dev/loop1 bs=512 count=1 oflag=direct conv=notrunc status=none")
+        return bool(lab.server.log_matches("'loop0'.*: fenced: .* has taken the device", mark))
+
+    until(is_fenced, 20, "the first is fenced once more", pause=1)
+    first.unmap()
+
+
 @needs(wires=1)
 def test_two_servers_do_not_have_a_disk_at_a_time(pair: Lab) -> None:
     """Loop devices over one file are the disk of two servers: the second is refused while the first lives, as is the
@@ -112,6 +127,7 @@ def test_two_servers_do_not_have_a_disk_at_a_time(pair: Lab) -> None:
     mark = lab.server.log_mark()
     map_with(lab, "crc64", "loop0").unmap()
     eq(lab.server.log_matches("waiting", mark), [], "a device that was closed is waited for")
+    is_lost_when_formatted(lab)
 
 
 # Suspends a disk as soon as its mark was written anew: what it does not answer next is a look at it. A mark that

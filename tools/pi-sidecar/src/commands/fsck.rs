@@ -72,14 +72,9 @@ pub(super) fn fsck(args: &Args, out: &mut impl Write) -> Result<bool> {
             Fault::Io(_)
             | Fault::Refused(Refusal::Checksum | Refusal::NotFormatted)
             | Fault::Journal(recovery::Fault::Outgrown { .. }),
-        ) if args.repair => {
-            let volume = format::restore(&mut device, Crc64Nvme).with_context(path)?;
-            let copy = volume.layout().copy();
-            writeln!(
-                out,
-                "superblock: written anew from its copy in block {copy}"
-            )?;
-            volume
+        ) if args.repair => restore(&mut device, out).with_context(path)?,
+        Ok(volume) if args.repair && format::is_replaced(&mut device, &volume, Crc64Nvme) => {
+            restore(&mut device, out).with_context(path)?
         }
         loaded => loaded.with_context(path)?,
     };
@@ -105,6 +100,17 @@ pub(super) fn fsck(args: &Args, out: &mut impl Write) -> Result<bool> {
     // Of a server that is down; the next opening need not wait. Another one is of one that lives.
     claim::clear(&mut device, &Crc64Nvme, Some(left)).with_context(path)?;
     Ok(outcome.is_whole() && mended == 0)
+}
+
+/// Takes the superblock from its copy.
+fn restore(device: &mut FileDevice, out: &mut impl Write) -> Result<Volume<Crc64Nvme>> {
+    let volume = format::restore(device, Crc64Nvme)?;
+    let copy = volume.layout().copy();
+    writeln!(
+        out,
+        "superblock: written anew from its copy in block {copy}"
+    )?;
+    Ok(volume)
 }
 
 /// Writes PI blocks anew that cannot be read; returns how many.

@@ -6,7 +6,8 @@ use std::{
     fs,
     io,
     os::unix::fs::FileExt,
-    path::Path, //
+    path::Path,
+    time::Duration, //
 };
 
 use pi_sidecar::{
@@ -33,6 +34,7 @@ use super::{
     done,
     filled,
     flip,
+    refused,
     Folder,
     BLOCKS, //
 };
@@ -157,6 +159,35 @@ fn the_removal_of_a_mark_writes_nothing_else() {
         }
         flip(&path, 100);
     }
+}
+
+/// A server that stood still has looked at its mark before the device is formatted, and writes it
+/// after that has begun: it may have a lease, so the device is not formatted under it.
+#[test]
+fn a_device_is_taken_from_servers_before_it_is_formatted() {
+    let folder = Folder::new("format");
+    let path = filled(&folder, "device");
+    let before = fs::read(&path).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while fs::read(&path).unwrap()[..1024] == before[..1024] {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            mark(&path, 1);
+        });
+        refused(
+            &["format", "--force"],
+            &[&path],
+            "'alpha' (boot 0000000000000002) uses the device: unmap it there",
+        );
+    });
+    done(&["fsck", "--clear-in-use"], &[&path]);
+    let options = ["format", "--force", "--journal-slots", "9999"];
+    refused(&options, &[&path], "there is no room");
+    assert!(
+        fs::read(&path).unwrap() == before,
+        "what was refused has changed it"
+    );
 }
 
 /// Who has looked removes the mark that it has found, and none that came later.

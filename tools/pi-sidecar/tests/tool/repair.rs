@@ -171,6 +171,22 @@ fn trust_in_data_is_asked_for_with_a_repair_only() {
 
 /// A server that had the device before a growth writes its mark of use late, where that means to
 /// write the superblock of its look as well.
+/// Where the mark of use is written with the superblock a late one writes that of its look.
+#[test]
+fn a_superblock_from_before_a_format_is_not_used() {
+    let folder = Folder::new("formatted");
+    let device = filled(&folder, "device");
+    let (image, before) = (folder.file("image"), folder.file("before"));
+    fs::copy(&device, &before).unwrap();
+    done(&["format", "--force"], &[&device]);
+    done(&["import"], &[&device, &image]);
+    copy(&before, 0, &device, 0);
+    refused(&["scrub"], &[&device], "its journal has no record");
+    let lines = done(&["fsck", "--repair"], &[&device]);
+    assert!(lines.contains("written anew from its copy"), "{lines}");
+    assert!(done(&["scrub"], &[&device]).contains("300 good"));
+}
+
 #[test]
 fn a_superblock_from_before_a_growth_is_not_used() {
     let folder = Folder::new("outgrown");

@@ -2,20 +2,34 @@
 
 //! What a server makes of its claim: one test for each rule.
 
-use proto::sidecar::claim::{
-    advance::{
-        rest_ms,
-        Advance,
-        End,
-        Errand,
-        Next,
-        SOON_MS,
-        STEPS_MAX, //
+use proto::sidecar::{
+    claim::{
+        advance::{
+            rest_ms,
+            Advance,
+            Beside,
+            End,
+            Errand,
+            Next,
+            SOON_MS,
+            STEPS_MAX, //
+        },
+        mark::Found,
+        Claim,
+        Timing, //
     },
-    mark::Found,
-    Claim,
-    Timing, //
+    layout::{
+        Layout,
+        SUPERBLOCK, //
+    },
+    superblock::{
+        Superblock,
+        Version, //
+    },
+    BLOCK_BYTES, //
 };
+
+use super::super::Sum;
 
 const TIMES: Timing = Timing::SERVERS;
 const OWN: u64 = 7;
@@ -28,7 +42,7 @@ const fn mark(opening: u64, stamp: u64) -> Found {
 struct World {
     claim: Claim,
     sector: Found,
-    is_of_sidecar: bool,
+    beside: Beside,
     is_permitted: bool,
     /// The other server writes its mark while this one waits.
     other_lives: bool,
@@ -44,7 +58,7 @@ impl World {
         Self {
             claim: Claim::new(OWN, TIMES),
             sector,
-            is_of_sidecar: true,
+            beside: Beside::Same,
             is_permitted: true,
             other_lives: false,
             slowness_ms: 0,
@@ -66,7 +80,7 @@ impl World {
     fn go(&mut self, errand: Errand) -> Option<End> {
         let mut advance = Advance::new(errand, &mut self.claim);
         loop {
-            let next = advance.next(&mut self.claim, self.is_of_sidecar, self.is_permitted);
+            let next = advance.next(&mut self.claim, self.is_permitted);
             if let Next::End(end) = next {
                 return Some(end);
             }
@@ -85,7 +99,7 @@ impl World {
                 return None;
             }
             match next {
-                Next::Read if !advance.read(&mut self.claim, self.sector) => {
+                Next::Read if !advance.read(&mut self.claim, self.sector, self.beside) => {
                     advance.failed(&mut self.claim);
                     return None;
                 }
@@ -153,7 +167,7 @@ fn a_mark_that_changes_is_of_one_that_has_the_device() {
 #[test]
 fn no_first_mark_is_written_where_there_is_no_sidecar() {
     let mut world = World::new(Found::Free);
-    world.is_of_sidecar = false;
+    world.beside = Beside::Nothing;
     assert_eq!(world.go(Errand::Take), Some(End::NoSidecar));
     assert_eq!(world.did, [Next::Read]);
     assert_eq!(world.claim.lease_ms(), 0);
@@ -191,6 +205,46 @@ fn a_mark_that_is_not_ones_own_is_not_written_over() {
         assert_eq!(world.go(Errand::Release), Some(End::Left));
         assert_eq!((world.did, world.sector), (vec![Next::Read], other));
     }
+}
+
+/// Its mark came late to a device that another machine has formatted.
+#[test]
+fn a_mark_beside_another_sidecar_is_no_permission() {
+    for errand in [Errand::Renew, Errand::Release] {
+        let mut world = World::held();
+        world.beside = Beside::Another;
+        let (sector, end) = (world.sector, world.go(errand));
+        assert!(matches!(end, Some(End::Lost | End::Left)), "{end:?}");
+        assert_eq!((world.did, world.sector), (vec![Next::Read], sector));
+        assert_eq!(world.claim.lease_ms(), 0, "a lease of another sidecar");
+    }
+    // While it is being formatted nothing is there. In a lease that is damage, or a bad reading.
+    let mut world = World::held();
+    world.beside = Beside::Nothing;
+    assert_eq!(world.go(Errand::Renew), Some(End::Held));
+    world.claim.pass(TIMES.lease_ms);
+    assert_eq!(world.go(Errand::Renew), Some(End::Lost));
+    // Who opens the device has none yet, and takes what is there.
+    let mut world = World::new(mark(1, 1));
+    world.beside = Beside::Another;
+    assert_eq!(world.go(Errand::Take), Some(End::Held));
+}
+
+#[test]
+fn a_sidecar_is_known_by_its_uuid() {
+    let (uuid, mut block) = (*b"the uuid of this", [0; BLOCK_BYTES]);
+    let superblock = Superblock {
+        uuid,
+        version: Version::default(),
+        layout: Layout::new(700, 4).unwrap(),
+    };
+    assert_eq!(Beside::of(&block, None, 700, &Sum), Beside::Nothing);
+    superblock.write(&mut block, SUPERBLOCK, &Sum);
+    let beside = |opened: Option<&[u8; 16]>, blocks| Beside::of(&block, opened, blocks, &Sum);
+    assert_eq!(beside(None, 700), Beside::Same);
+    assert_eq!(beside(None, 699), Beside::Nothing, "it is not opened");
+    assert_eq!(beside(Some(&uuid), 699), Beside::Same, "it was truncated");
+    assert_eq!(beside(Some(&[1; 16]), 700), Beside::Another);
 }
 
 #[test]
