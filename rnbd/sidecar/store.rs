@@ -237,6 +237,10 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
                 continue;
             };
             if !self.queue.may_run(queued) {
+                // One that is to be read back may be before it, for as long as the device fails.
+                if self.is_held {
+                    self.set_stage(ticket, Stage::Done(false));
+                }
                 continue;
             }
             // The oldest one gets its slots first, else it might wait for ever.
@@ -283,7 +287,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     }
 
     fn start_data(&mut self) -> Option<Action> {
-        if let Some(ticket) = self.at_stage(Stage::Failed) {
+        if let Some(ticket) = self.to_read_back() {
             self.set_stage(ticket, Stage::InReadBack);
             return Some(Action::ReadBack(ticket));
         }

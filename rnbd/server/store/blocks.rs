@@ -3,23 +3,35 @@
 //! The data of requests and their tuples: what is written is given a tuple, what was read is
 //! checked.
 
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use block_ext::{
+    Flags,
+    Op, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use kernel_ext::{
     crc::Checksum,
     errno,
+    pages::PageBlock,
     sync::{
         atomic::Ordering::Relaxed, //
     },
 };
 
 use super::{
-    engine::Engine,
+    engine::{
+        Engine,
+        Event, //
+    },
     job::{
         Job,
         Piece, //
     },
-    shared::Core, //
+    sector::Sector,
+    shared::Core,
+    BLOCK_SIZE, //
 };
 use crate::{
     proto::pi::{
@@ -33,8 +45,10 @@ use crate::{
     sidecar::{
         queue::{
             Kind,
+            Request,
             Ticket, //
         },
+        record::ENTRIES_MAX,
         tuple::{
             Meaning,
             Seal,
@@ -43,6 +57,24 @@ use crate::{
         BLOCK_BYTES, //
     },
 };
+
+/// A write that has failed, of which is read back what it has left. The store wants one at a time.
+pub(super) struct ReadBack {
+    /// What a block is read into. The memory of the data is the client's again when it is answered.
+    page: Arc<PageBlock>,
+    /// Of the blocks that were read.
+    crcs: KVec<Option<u64>>,
+}
+
+impl ReadBack {
+    /// Allocates the memory for it.
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self {
+            page: Arc::new(PageBlock::new(0)?, GFP_KERNEL)?,
+            crcs: KVec::with_capacity(ENTRIES_MAX, GFP_KERNEL)?,
+        })
+    }
+}
 
 impl Job {
     /// Returns the CRC of the block at an offset, as it is in memory.
@@ -173,28 +205,46 @@ impl Engine {
         Ok(())
     }
 
+    /// Reads back the blocks of a write that has failed, one after the other.
+    pub(super) fn read_back(&mut self, core: &Arc<Core>, ticket: Ticket) {
+        self.read_back.crcs.clear();
+        self.read_next_back(core, ticket);
+    }
+
+    fn read_next_back(&mut self, core: &Arc<Core>, ticket: Ticket) {
+        let first = self.store.request(ticket).map(Request::first);
+        let block = first.and_then(|first| first.checked_add(self.read_back.crcs.len() as u64));
+        let at = block.and_then(|block| self.layout.data(block));
+        let at = Sector::of(at.map(|(at, _)| at));
+        let range = Some((self.read_back.page.clone(), 0, BLOCK_SIZE));
+        let event = Event::ReadBack(ticket);
+        self.submit_range(core, event, (Op::Read, Flags::SYNC, 0), at, range);
+    }
+
     /// A block of a write that has failed was read back, or cannot be read.
     pub(super) fn block_read_back(&mut self, core: &Arc<Core>, ticket: Ticket, is_ok: bool) {
-        let Some(Some(piece)) = self.pieces.get_mut(ticket) else {
-            return self.store.settle(ticket, |_| None, &mut self.pages);
-        };
-        let index = piece.read_back;
-        piece.read_back = index.saturating_add(1);
-        let (offset, is_last) = (
-            piece.offset.saturating_add(index.into()),
-            piece.read_back >= piece.blocks,
-        );
-        let job = self.jobs.get(piece.job).and_then(Option::as_ref);
-        let crc = job.filter(|_| is_ok).and_then(|job| job.crc(offset));
-        let crcs = self.crcs.get_mut(ticket);
-        if let Some(found) = crcs.and_then(|crcs| crcs.get_mut(usize::from(index))) {
-            *found = crc;
+        let ReadBack { page, crcs } = &mut self.read_back;
+        let crc = page.checksum(Checksum::Crc64Nvme, 0, 0, BLOCK_BYTES);
+        // There is room for all blocks of a request.
+        let is_kept = crcs
+            .push_within_capacity(crc.ok().filter(|_| is_ok))
+            .is_ok();
+        let blocks = self.store.request(ticket).map_or(0, Request::blocks);
+        if is_kept && crcs.len() < usize::from(blocks) {
+            return self.read_next_back(core, ticket);
         }
-        if !is_last {
-            return self.read_back(core, ticket);
-        }
-        let crcs = self.crcs.get(ticket);
-        let crc_of = |offset: u16| crcs?.get(usize::from(offset)).copied().flatten();
+        let crcs = &self.read_back.crcs;
+        let crc_of = |offset: u16| crcs.get(usize::from(offset)).copied().flatten();
         self.store.settle(ticket, crc_of, &mut self.pages);
+    }
+
+    /// The device may not be used, for how long is not known: who waits for a write that has
+    /// failed is answered without a look at what it has left.
+    #[cold]
+    pub(super) fn hold(&mut self) {
+        self.store.permit(false);
+        for ticket in self.store.unseen().iter() {
+            self.piece_ended(ticket, false);
+        }
     }
 }

@@ -81,9 +81,8 @@ impl Engine {
             Event::HomeWritten(slot) => self.store.home_refused(slot),
             Event::Flushed => self.store.flush_refused(),
             Event::Data(ticket) if !self.is_scrub(ticket) => self.data_refused(ticket),
-            Event::Data(_) | Event::HomeRead(_) | Event::ReadBack(_) | Event::Grown => {
-                return false
-            }
+            Event::ReadBack(ticket) => self.store.read_back_refused(ticket),
+            Event::Data(_) | Event::HomeRead(_) | Event::Grown => return false,
         }
         true
     }

@@ -15,6 +15,7 @@ use kernel::{
 use kernel_ext::pages::PageBlock;
 
 use super::{
+    blocks::ReadBack,
     job::{
         Job,
         Piece, //
@@ -50,7 +51,6 @@ use crate::{
             Ticket,
             Tickets, //
         },
-        record::ENTRIES_MAX,
         ring::Ring,
         store::{
             Action,
@@ -116,8 +116,7 @@ pub(super) struct Engine {
     pub(super) jobs: KVec<Option<Job>>,
     /// By ticket.
     pub(super) pieces: KVec<Option<Piece>>,
-    /// By ticket, for data that are read back: the CRCs that were found.
-    pub(super) crcs: KVec<KVec<Option<u64>>>,
+    pub(super) read_back: ReadBack,
     pub(super) record: KBox<Block>,
     pub(super) record_image: Arc<PageBlock>,
     /// The CRC of a block of zeroes.
@@ -159,10 +158,6 @@ impl Engine {
         is_volatile: bool,
     ) -> Result<KBox<Self>> {
         let slots = KVec::from_elem(Slot::default(), SLOTS, GFP_KERNEL)?;
-        let mut crcs = KVec::with_capacity(REQUESTS, GFP_KERNEL)?;
-        for _ in 0..REQUESTS {
-            crcs.push(nothing(ENTRIES_MAX)?, GFP_KERNEL)?;
-        }
         let record = zeroed()?;
         let engine = Self {
             layout,
@@ -170,7 +165,7 @@ impl Engine {
             pages: Pages::new()?,
             jobs: nothing(REQUESTS)?,
             pieces: nothing(REQUESTS)?,
-            crcs,
+            read_back: ReadBack::new()?,
             zeroes: crate::sidecar::Checksum::crc64(&Crc, &record[..]),
             record,
             record_image: Arc::new(PageBlock::new(0)?, GFP_KERNEL)?,
@@ -209,13 +204,14 @@ impl Engine {
             match lease {
                 Use::Permitted => self.store.permit(true),
                 // IO of a device that answers with errors is one before it is begun.
-                Use::Failing => self.store.permit(false),
+                Use::Failing => self.hold(),
                 // The keeper of the mark says when to go on.
                 Use::NotNow => {
                     core.lease().tell_wait(core.device());
                     return Run::suspended();
                 }
                 Use::Lost => {
+                    self.hold();
                     self.store.fail();
                     self.has_told = true;
                 }
@@ -392,7 +388,7 @@ impl Engine {
         }
     }
 
-    fn piece_ended(&mut self, ticket: Ticket, is_ok: bool) {
+    pub(super) fn piece_ended(&mut self, ticket: Ticket, is_ok: bool) {
         let piece = self.pieces.get_mut(ticket).and_then(Option::take);
         let Some(piece) = piece else {
             return;
@@ -455,21 +451,5 @@ impl Engine {
         if bio.set_len_bytes(len).is_ok() && Self::may_begin(core, &bio) {
             bio.submit();
         }
-    }
-
-    /// Reads the next block of a write that has failed, into the memory of its data.
-    pub(super) fn read_back(&mut self, core: &Arc<Core>, ticket: Ticket) {
-        let piece = self.pieces.get(ticket).copied().flatten();
-        let job = piece.and_then(|piece| self.jobs.get(piece.job)?.as_ref());
-        let (Some(piece), Some(job)) = (piece, job) else {
-            return self.store.settle(ticket, |_| None, &mut self.pages);
-        };
-        let offset = piece.offset.saturating_add(piece.read_back.into());
-        let at = self.layout.data(job.block(offset)).map(|(at, _)| at);
-        let at = Sector::of(at);
-        let place = (offset as usize).saturating_mul(BLOCK_BYTES);
-        let range = job.pages().map(|pages| (pages.clone(), place, BLOCK_SIZE));
-        let event = Event::ReadBack(ticket);
-        self.submit_range(core, event, (Op::Read, Flags::SYNC, 0), at, range);
     }
 }

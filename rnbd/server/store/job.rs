@@ -72,8 +72,6 @@ pub(super) struct Piece {
     pub(super) offset: u32,
     /// The number of blocks.
     pub(super) blocks: u16,
-    /// The blocks that were read back after a failure.
-    pub(super) read_back: u16,
 }
 
 impl Job {
@@ -155,7 +153,6 @@ impl Job {
             kind,
             offset: self.next,
             blocks,
-            read_back: 0,
         };
         match self.flush {
             Flush::Wanted => return Some(piece(Kind::Flush, 0)),

@@ -10,7 +10,8 @@ use super::{
         homes::Slot,
         queue::{
             Kind,
-            Ticket, //
+            Ticket,
+            Tickets, //
         },
     },
     Memory,
@@ -53,6 +54,24 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             Kind::Read | Kind::Flush => {}
         }
         self.set_stage(ticket, Stage::Done(false));
+    }
+
+    /// The oldest write that is to be read back now: one at a time, for which its user has memory.
+    pub(super) fn to_read_back(&self) -> Option<Ticket> {
+        let is_free = !self.is_held && self.stages.at(Stage::InReadBack).is_empty();
+        is_free.then(|| self.at_stage(Stage::Failed)).flatten()
+    }
+
+    /// Returns the writes that have failed, and of which was not seen what they have left. While
+    /// the device may not be used their answers do not wait for that.
+    pub fn unseen(&self) -> Tickets {
+        self.stages.at(Stage::Failed)
+    }
+
+    /// A block of a write that has failed was not begun to be read back. What is there is seen when
+    /// the device may be used again: until then nothing else is done to its blocks.
+    pub fn read_back_refused(&mut self, ticket: Ticket) {
+        self.set_stage(ticket, Stage::Failed);
     }
 
     /// A PI block was not begun to be written home.

@@ -145,12 +145,29 @@ def become(lab: Lab, number: int, kind: str) -> None:
     lab.server.run(f"dmsetup load disk{number} --table '0 {MIB * 2048} {kind} {below}' && dmsetup resume disk{number}")
 
 
+def failing_write(lab: Lab) -> tuple[rnbd.Disk, Job]:
+    """Begins a write that fails when the lease of its disk, the fifth one, has ended: its data take 8 s, and the disk
+    answers with errors from now on."""
+    mapped(lab.server, lab, "disk4", f"0 {MIB * 2048} linear /dev/ram4 0")
+    format_disk(lab, "dm-4")
+    lab.server.run("modprobe dm_delay")
+    below = "/dev/mapper/disk4 2048 0 /dev/mapper/disk4 2048 8000"
+    mapped(lab.server, lab, "slow", f"0 2048 linear /dev/mapper/disk4 0\n2048 {(MIB - 1) * 2048} delay {below}")
+    disk = map_with(lab, "crc64", "dm-5")
+    journal = "dd if=/dev/ram4 bs=4096 skip=1 count=255 iflag=direct status=none | md5sum"
+    before = lab.server.run(journal)
+    job = lab.client.start_job(writes(disk, 3))
+    until(lambda: lab.server.run(journal) != before, 10, "the record of the write is there")
+    become(lab, 4, "error")
+    return disk, job
+
+
 @needs(wires=1)
 def test_a_lease_ends_while_a_disk_does_not_answer(pair: Lab) -> None:
     """Of four disks two stand still, and one of these is another server's when it goes on; two answer with errors, and
     one of these is closed meanwhile. Where the mark was not written anew no IO is begun: requests wait, or fail."""
     lab = pair
-    rnbd.ram_disk(lab, MIB, 4)
+    rnbd.ram_disk(lab, MIB, 5)
     for number in range(4):
         mapped(lab.server, lab, f"disk{number}", f"0 {MIB * 2048} linear /dev/ram{number} 0")
         format_disk(lab, f"dm-{number}")
@@ -162,6 +179,7 @@ def test_a_lease_ends_while_a_disk_does_not_answer(pair: Lab) -> None:
         disks[number].unmap()
         disks[number] = map_with(lab, "crc64", f"dm-{number}")
     still, taken, closed, back = disks
+    unseen, failed = failing_write(lab)
     # That of the others has something: its clock ticks, and looks at the lease.
     lab.client.run(f"{writes(still, 3)} && {writes(closed, 3)}")
     mark = lab.server.log_mark()
@@ -187,12 +205,14 @@ def test_a_lease_ends_while_a_disk_does_not_answer(pair: Lab) -> None:
     # What was not begun ends no writes of one that answers again.
     ok(lab.client.try_run(writes(back, 5), 20).code, "a disk that answers with errors is written")
     closed.unmap()
+    ok(failed.wait(20).code, "a write of a disk that answers with errors has succeeded")
     ok(all(job.running for job in jobs), "a write has ended without its disk")
     # Another server has taken the second one, and written its mark: nothing else is written there.
     lab.server.run("dd if=/dev/urandom of=/dev/ram1 bs=512 seek=1 count=1 oflag=direct conv=notrunc status=none; "
                    f"{CONTENT} > /run/before; dmsetup resume disk0; dmsetup resume disk1")
     become(lab, 2, "linear")
     become(lab, 3, "linear")
+    become(lab, 4, "linear")
     jobs[0].ok(30)
     lab.client.run(f"{reads(still, 4)} && {reads(still, 3)}")
     ok(jobs[1].wait(30).code, "a write of a disk that another server has succeeded")
@@ -200,9 +220,12 @@ def test_a_lease_ends_while_a_disk_does_not_answer(pair: Lab) -> None:
     ok(lab.server.log_matches("'dm-1': fenced: something that left no name has taken the device", mark), "no line")
     until(lambda: lab.client.try_run(reads(back, 3)).code == 0, 20, "a disk that answers again is used")
     lab.client.run(f"{writes(back, 4)} && {reads(back, 4)}")
+    # What a write has left that failed then is seen now: the block is not lost.
+    until(lambda: lab.client.try_run(f"dd if={unseen.path} bs=4096 count=1 skip=3 iflag=direct status=none | "
+                                     "cmp -n 4096 - /dev/zero").code == 0, 20, "a block is not lost")
     for job in looks:
         job.wait(30)
-    for disk in (still, taken, back):
+    for disk in (still, taken, back, unseen):
         disk.unmap()
     lab.server.run(f"{CONTENT} | cmp - /run/before")
     for number in (0, 3):

@@ -181,7 +181,10 @@ impl<'a> Search<'a> {
             Fault::Lost(place, op) => (place, op),
             Fault::Changed(place) => (place, None),
             // Known states lose nothing.
-            Fault::Failed | Fault::Refused { .. } | Fault::NoHome { .. } => return,
+            Fault::Failed
+            | Fault::FailedUnseen { .. }
+            | Fault::Refused { .. }
+            | Fault::NoHome { .. } => return,
             Fault::LateMark => {
                 allowed.may_be_refused = true;
                 let mut ops = self.setting.changes(block);

@@ -124,6 +124,8 @@ pub(crate) enum Event {
     Drain,
     Grow,
     WriteFails(usize, Left),
+    /// As well, and the lease ends before it is seen what it has left.
+    WriteFailsUnseen(usize, Left),
     FuaFails(usize, Loss),
     WriteIsLost(usize),
     FlushFails(Loss),
@@ -203,6 +205,10 @@ impl World {
             }
             Event::WriteEnds(number) => world.write_ends(setting, shape, number),
             Event::WriteFails(number, left) => world.write_fails(setting, shape, number, left),
+            Event::WriteFailsUnseen(number, left) => {
+                world.write_fails(setting, shape, number, left);
+                world.fault = Some(Fault::FailedUnseen { is_over: false });
+            }
             Event::WriteIsLost(number) => world.write_is_lost(number),
             Event::FuaFails(number, loss) => world.fua_fails(number, loss),
             Event::FlushFails(loss) => world.flush_fails(loss),

@@ -75,6 +75,8 @@ pub(crate) enum Fault {
     Lost(usize, Option<usize>),
     /// A write or a flush has failed, and has said so.
     Failed,
+    /// As well, and what it has left is not read back at first, as the lease has ended.
+    FailedUnseen { is_over: bool },
     /// The next reading of a PI block fails, or has failed.
     NoHome { is_over: bool },
     /// The next IO of the store is not begun, or was not, as the lease has ended.
@@ -95,7 +97,10 @@ impl World {
         for (number, _) in running.filter(|(_, write)| !write.is_done) {
             let failures = [Left::Nothing, Left::Part, Left::All];
             events.extend(failures.map(|left| Event::WriteFails(number, left)));
-            let (_, fua) = self.purposes[number];
+            let (purpose, fua) = self.purposes[number];
+            if matches!(purpose, Purpose::Data(_)) {
+                events.extend(failures.map(|left| Event::WriteFailsUnseen(number, left)));
+            }
             if fua && setting.is_volatile {
                 events.extend(Loss::EACH.map(|loss| Event::FuaFails(number, loss)));
             }
@@ -118,7 +123,13 @@ impl World {
 
     /// Returns whether an IO is not begun. Until the next event the device is not to be used.
     pub(super) fn is_refused(&mut self, action: &Action) -> bool {
-        if self.fault != Some(Fault::Refused { is_over: false }) {
+        let is_read_back = matches!(action, Action::ReadBack(_));
+        let is_over = match self.fault {
+            Some(Fault::FailedUnseen { is_over }) if is_read_back => is_over,
+            Some(Fault::Refused { is_over }) => is_over,
+            _ => true,
+        };
+        if is_over {
             return false;
         }
         match *action {
@@ -127,9 +138,13 @@ impl World {
             Action::Data { ticket, .. } => self.store.data_refused(ticket, &mut self.pages),
             Action::WriteHome { slot, .. } => self.store.home_refused(slot),
             Action::Flush => self.store.flush_refused(),
-            Action::ReadBack(_) | Action::Answer { .. } => return false,
+            Action::ReadBack(ticket) => self.store.read_back_refused(ticket),
+            Action::Answer { .. } => return false,
         }
-        self.fault = Some(Fault::Refused { is_over: true });
+        self.fault = Some(match self.fault {
+            Some(Fault::FailedUnseen { .. }) => Fault::FailedUnseen { is_over: true },
+            _ => Fault::Refused { is_over: true },
+        });
         self.store.permit(false);
         true
     }

@@ -13,6 +13,7 @@ use proto::sidecar::{
         ArrayStore,
         Rest, //
     },
+    tuple::Verdict,
 };
 
 use super::order::{
@@ -130,6 +131,66 @@ fn data_that_were_not_begun_are_not_told_to_be_durable() {
         panic!("no record");
     };
     assert_eq!((head.sequence, head.flushed), (3, 2));
+}
+
+/// A write has failed, and it cannot be seen what it has left: that is not lost. Nothing is begun
+/// for its block, and what is asked for that is an error, until it can be read back.
+#[test]
+fn what_cannot_be_read_back_for_now_is_not_lost() {
+    for (is_late, crc, verdict) in [
+        (false, 7, Verdict::Good),
+        (true, 7, Verdict::Good),
+        (true, 8, Verdict::Unwritten),
+    ] {
+        let (mut store, mut pages) = open();
+        let ticket = store.submit(request(WRITE, 0, 1)).unwrap();
+        while store.poll() != Some(Action::Data { ticket, fua: false }) {
+            store.home_read(0, true);
+            store.record_written(true);
+        }
+        store.data_done(ticket, false, &mut pages);
+        if is_late {
+            assert_eq!(store.poll(), Some(Action::ReadBack(ticket)));
+            store.read_back_refused(ticket);
+        }
+        store.permit(false);
+        assert_eq!(store.unseen().iter().collect::<Vec<_>>(), [ticket]);
+        for kind in [WRITE, Kind::Read] {
+            store.submit(request(kind, 0, 1)).unwrap();
+            let answers = carry_out(&mut store, &mut pages, &mut None);
+            assert_eq!(answers, [false], "{kind:?}");
+        }
+        store.permit(true);
+        assert_eq!(store.poll(), Some(Action::ReadBack(ticket)));
+        assert!(store.unseen().is_empty());
+        store.settle(ticket, |_| Some(crc), &mut pages);
+        let answers = carry_out(&mut store, &mut pages, &mut None);
+        assert_eq!(answers, [false]);
+        let tuple = group::tuple(&pages.0[0], 0);
+        assert_eq!(seal().check(&tuple, 0, 7), verdict);
+    }
+}
+
+/// Who reads back has memory for one at a time.
+#[test]
+fn writes_that_have_failed_are_read_back_one_after_the_other() {
+    let (mut store, mut pages) = open();
+    let tickets = [0, 1].map(|block| store.submit(request(WRITE, block, 1)).unwrap());
+    store.poll();
+    store.home_read(0, true);
+    while store.poll().is_some() {}
+    store.record_written(true);
+    while store.poll().is_some() {}
+    for ticket in tickets {
+        store.data_done(ticket, false, &mut pages);
+    }
+    for ticket in tickets {
+        assert_eq!(store.poll(), Some(Action::ReadBack(ticket)));
+        assert_eq!(store.poll(), None);
+        store.settle(ticket, |_| Some(7), &mut pages);
+        let is_ok = false;
+        assert_eq!(store.poll(), Some(Action::Answer { ticket, is_ok }));
+    }
 }
 
 /// A flush that was not begun covers nothing: a block that was fresh waits for the next one.
