@@ -45,6 +45,9 @@ pub const HOMES_MAX: u16 = 16;
 pub enum Refusal {
     /// It grows, or the last step of a growth that was stopped has not ended.
     Running,
+    /// The superblock of a growth to another size may be there, though its write has failed: what
+    /// that describes is not written over.
+    Unknown,
     /// It has as many blocks as before.
     NotGrown(u64),
     /// It has fewer blocks than before.
@@ -69,7 +72,7 @@ impl Refusal {
     /// Returns the error of the administrator's command.
     pub const fn errno(self) -> Errno {
         match self {
-            Self::Running => Errno::EBUSY,
+            Self::Running | Self::Unknown => Errno::EBUSY,
             Self::NotGrown(_) | Self::TooSmall { .. } => Errno::ENOSPC,
             Self::Shrunk { .. } => Errno::EUCLEAN,
             Self::Layout(_) => Errno::EFBIG,
@@ -81,6 +84,10 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Running => f.write_str("it is growing"),
+            Self::Unknown => f.write_str(
+                "it may have grown to another size, when a write of the superblock failed: unmap \
+                 it in all sessions, and map it again",
+            ),
             Self::NotGrown(blocks) => write!(
                 f,
                 "it has {blocks} blocks of 4096 bytes, as before: enlarge the device first"
@@ -130,7 +137,8 @@ pub enum State {
     Running,
     /// It was stopped: the device is as before.
     Stopped,
-    /// A step has failed: the device is as before.
+    /// A step has failed: the device is as before. If it was the last one, that may be on the
+    /// device, and be seen when it is opened next.
     Failed,
     /// The device has grown.
     Finished,
@@ -183,6 +191,16 @@ impl Step {
         matches!(self, Self::Flush)
     }
 
+    /// Returns what it may have left if it has failed, for the end of a line of the log. A write
+    /// that has failed may be there; one of the superblock as well if it was not begun, as the mark
+    /// of use may have been written with the new one meanwhile.
+    pub const fn remainder(self) -> &'static str {
+        match self {
+            Self::Superblock => ", until it is opened again: then it may have grown",
+            Self::Homes { .. } | Self::Flush | Self::Copy => "",
+        }
+    }
+
     /// Returns whether it writes with FUA.
     pub const fn is_fua(self) -> bool {
         matches!(self, Self::Copy | Self::Superblock)
@@ -217,6 +235,8 @@ pub struct Growth {
     target: Option<Target>,
     /// The step that is being taken.
     step: Option<Step>,
+    /// The layout of a superblock of which it is not known whether it is there.
+    unknown: Option<Layout>,
 }
 
 impl Growth {
@@ -226,6 +246,7 @@ impl Growth {
             state: State::Idle,
             target: None,
             step: None,
+            unknown: None,
         }
     }
 
@@ -238,7 +259,7 @@ impl Growth {
         if self.state == State::Running || self.step.is_some() {
             return Err(Refusal::Running);
         }
-        let layout = plan(&superblock.layout, device_blocks)?;
+        let layout = self.plan(&superblock.layout, device_blocks)?;
         let first = superblock.layout.groups();
         *self = Self {
             state: State::Running,
@@ -251,8 +272,19 @@ impl Growth {
                 next: Step::Homes { first, count: 0 },
             }),
             step: None,
+            unknown: self.unknown,
         };
         Ok(())
+    }
+
+    /// Returns the layout of the device when it has grown from `layout` to `device_blocks` blocks.
+    /// One that may have grown to another size does not: tuples would be written over others.
+    fn plan(&self, layout: &Layout, device_blocks: u64) -> Result<Layout, Refusal> {
+        let planned = plan(layout, device_blocks)?;
+        match self.unknown {
+            Some(unknown) if unknown != planned => Err(Refusal::Unknown),
+            _ => Ok(planned),
+        }
     }
 
     /// Stops the growth; returns `false` if none runs, or it is too late: its last write is on the
@@ -330,11 +362,14 @@ impl Growth {
     /// one.
     pub fn ended(&mut self, is_ok: bool) -> Option<Superblock> {
         let step = self.step.take()?;
+        let target = self.target.as_mut()?;
+        if step == Step::Superblock {
+            self.unknown = (!is_ok).then_some(target.superblock.layout);
+        }
         if !is_ok {
             self.fail();
             return None;
         }
-        let target = self.target.as_mut()?;
         target.next = match step {
             Step::Homes { first, count } => {
                 let first = first.saturating_add(count.into());
@@ -413,7 +448,7 @@ impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.growth.state();
         let (written, all) = self.growth.progress();
-        let planned = plan(self.layout, self.device_blocks);
+        let planned = self.growth.plan(self.layout, self.device_blocks);
         let blocks = self.layout.data_blocks();
         writeln!(f, "state {state}")?;
         writeln!(f, "blocks {blocks}")?;

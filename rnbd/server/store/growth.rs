@@ -246,8 +246,9 @@ impl Engine {
             self.store.growth_failed(step, was_begun);
             pr_err!(
                 "{name}: growth failed at {}: {error:?}: the device is used with the size that it \
-                 had\n",
-                Shown(step)
+                 had{}\n",
+                Shown(step),
+                step.remainder()
             );
         }
     }
