@@ -36,7 +36,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "io": (34, 0), "kernel_ext": (7, 0), "lab": (6, 13), "lifecycle": (39, 0), "limits": (0, 15), "load": (8, 3),
     "map_errors": (7, 0), "memory": (0, 15), "net": (1, 3), "on_the_wire": (9, 0), "paths": (56, 58),
     "paths_server": (84, 10), "pi": (54, 9), "pi_damage": (14, 10), "pi_devices": (20, 21), "pi_grow": (0, 61),
-    "pi_scrub": (8, 0), "pi_sectors": (0, 62), "pi_shared": (20, 0), "pi_store": (60, 0), "pi_use": (0, 109),
+    "pi_scrub": (8, 0), "pi_sectors": (0, 62), "pi_shared": (22, 0), "pi_store": (60, 0), "pi_use": (0, 109),
     "power": (14, 31), "preemption": (0, 20), "processors": (0, 43), "quarantine": (27, 0), "rdma": (3, 2),
     "recovery": (22, 0), "replay": (3, 0), "server_admin": (0, 26), "server_exports": (0, 12), "session_names": (0, 14),
     "soak": (0, 87), "stack": (0, 106), "sysfs": (8, 0), "sysfs_fuzz": (0, 13), "teardown": (24, 0),

@@ -216,8 +216,7 @@ impl Engine {
                     self.has_told = true;
                 }
             }
-            // A step that is refused ends the growth, and a piece counts as not readable.
-            let rests = is_draining || matches!(lease, Use::Failing);
+            let rests = is_draining || !lease.begins_background_work();
             is_idle &= rests || !(self.start_growth_step(core) | self.start_scrub_piece(core));
             is_idle &= !self.take_requests(core);
             together = self.used.len().max(together);

@@ -70,6 +70,13 @@ impl Use {
         }
     }
 
+    /// Returns whether work that no client waits for is begun: a step of a growth, which ends with
+    /// the first one that is refused, or a piece of a scrub, which would count as not readable.
+    /// That of a device that is another server's has to end.
+    pub const fn begins_background_work(self) -> bool {
+        matches!(self, Self::Permitted | Self::Lost)
+    }
+
     /// Returns what becomes of an IO. Asked for again when its memory has taken its time.
     pub const fn begin(self) -> Begin {
         match self {

@@ -14,6 +14,8 @@ from vmlab.machine import Job
 from vmlab.needs import needs
 from vmlab.tests.pi import map_with
 from vmlab.tests.pi_devices import mapped
+from vmlab.tests.pi_scrub import command as scrub_command
+from vmlab.tests.pi_scrub import counts as scrub_counts
 from vmlab.tests.pi_store import DEVICES, TOOL, bring_tool, format_disk, scrub
 
 MIB = 16
@@ -145,11 +147,16 @@ def become(lab: Lab, number: int, kind: str) -> None:
     lab.server.run(f"dmsetup load disk{number} --table '0 {MIB * 2048} {kind} {below}' && dmsetup resume disk{number}")
 
 
+def formatted(lab: Lab, number: int) -> None:
+    """Makes a disk of the server that can be replaced, and a sidecar on it."""
+    mapped(lab.server, lab, f"disk{number}", f"0 {MIB * 2048} linear /dev/ram{number} 0")
+    format_disk(lab, f"dm-{number}")
+
+
 def failing_write(lab: Lab) -> tuple[rnbd.Disk, Job]:
     """Begins a write that fails when the lease of its disk, the fifth one, has ended: its data take 8 s, and the disk
     answers with errors from now on."""
-    mapped(lab.server, lab, "disk4", f"0 {MIB * 2048} linear /dev/ram4 0")
-    format_disk(lab, "dm-4")
+    formatted(lab, 4)
     lab.server.run("modprobe dm_delay")
     below = "/dev/mapper/disk4 2048 0 /dev/mapper/disk4 2048 8000"
     mapped(lab.server, lab, "slow", f"0 2048 linear /dev/mapper/disk4 0\n2048 {(MIB - 1) * 2048} delay {below}")
@@ -169,8 +176,7 @@ def test_a_lease_ends_while_a_disk_does_not_answer(pair: Lab) -> None:
     lab = pair
     rnbd.ram_disk(lab, MIB, 5)
     for number in range(4):
-        mapped(lab.server, lab, f"disk{number}", f"0 {MIB * 2048} linear /dev/ram{number} 0")
-        format_disk(lab, f"dm-{number}")
+        formatted(lab, number)
     begin(lab)
     disks = [map_with(lab, "crc64", f"dm-{number}") for number in range(4)]
     lab.client.run(" && ".join(writes(disk, 3) for disk in (disks[1], disks[3])))
@@ -204,6 +210,8 @@ def test_a_lease_ends_while_a_disk_does_not_answer(pair: Lab) -> None:
         ok(lab.client.try_run(reads(disk, 3), 20).code, "a disk that answers with errors is read")
     # What was not begun ends no writes of one that answers again.
     ok(lab.client.try_run(writes(back, 5), 20).code, "a disk that answers with errors is written")
+    # What no client waits for is not begun: it would count as not readable.
+    eq(scrub_command(lab, "start", "dm-3"), "")
     closed.unmap()
     ok(failed.wait(20).code, "a write of a disk that answers with errors has succeeded")
     ok(all(job.running for job in jobs), "a write has ended without its disk")
@@ -223,6 +231,7 @@ def test_a_lease_ends_while_a_disk_does_not_answer(pair: Lab) -> None:
     # What a write has left that failed then is seen now: the block is not lost.
     until(lambda: lab.client.try_run(f"dd if={unseen.path} bs=4096 count=1 skip=3 iflag=direct status=none | "
                                      "cmp -n 4096 - /dev/zero").code == 0, 20, "a block is not lost")
+    eq(scrub_counts(lab, "dm-3")["bad"], 0, "blocks that were not read")
     for job in looks:
         job.wait(30)
     for disk in (still, taken, back, unseen):

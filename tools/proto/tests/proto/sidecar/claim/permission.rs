@@ -33,6 +33,18 @@ fn no_io_is_begun_at_the_end_of_a_lease() {
 }
 
 #[test]
+fn no_background_work_is_begun_that_would_be_refused() {
+    for trouble in TROUBLES {
+        for now_ms in [0, END_MS] {
+            let now = Use::at(now_ms, END_MS, trouble);
+            let is_over = now == Use::Lost;
+            let expected = now.begin() == Begin::Now || is_over;
+            assert_eq!(now.begins_background_work(), expected, "{now:?}");
+        }
+    }
+}
+
+#[test]
 fn each_trouble_has_its_number() {
     for trouble in TROUBLES {
         assert_eq!(Trouble::from_raw(trouble.into_raw()), trouble);
