@@ -37,9 +37,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::sysfs::{
-    AsKobject,
-    HasFolder, //
+use kernel_ext::{
+    memory,
+    sysfs::{
+        AsKobject,
+        HasFolder, //
+    }, //
 };
 use quiesce::Quiesce;
 pub use quiesce::Quiesced;
@@ -196,28 +199,34 @@ impl<T: Operations> Disk<T> {
     }
 
     /// Sets the size, and sends an event with `RESIZE=1` to user space if both sizes are not 0.
-    /// Returns whether the size has changed. Sleeps.
+    /// Returns whether the size has changed. Sleeps, but waits for no IO, as for
+    /// [`uevent`](Self::uevent).
     ///
     /// Returns `EINVAL` beyond [`CAPACITY_SECTORS_MAX`].
     pub fn set_capacity_and_notify(&self, sectors: u64) -> Result<bool> {
         gendisk::check_capacity(sectors)?;
         let changed = self.capacity_sectors() != sectors;
-        // SAFETY: By the type invariants, the disk is live, and stays so while `self` is borrowed,
-        // as its kobject; the function locks the size.
-        unsafe { bindings::set_capacity_and_notify(self.as_raw(), sectors) };
+        memory::without_io(|| {
+            // SAFETY: By the type invariants, the disk is live, and stays so while `self` is
+            // borrowed, as its kobject; the function locks the size.
+            unsafe { bindings::set_capacity_and_notify(self.as_raw(), sectors) };
+        });
         Ok(changed)
     }
 
-    /// Sends an event about the disk to user space; an error is ignored. Sleeps.
+    /// Sends an event about the disk to user space; an error is ignored. Sleeps, but its memory
+    /// waits for no IO: that of this disk may wait for the caller.
     pub fn uevent(&self, event: Uevent) {
         let action = match event {
             Uevent::Change => bindings::kobject_action_KOBJ_CHANGE,
             Uevent::Online => bindings::kobject_action_KOBJ_ONLINE,
             Uevent::Offline => bindings::kobject_action_KOBJ_OFFLINE,
         };
-        // SAFETY: By the type invariants, the kobject of the disk is in sysfs, where it keeps its
-        // parents, until the disk is removed, which borrows `self` exclusively.
-        unsafe { bindings::kobject_uevent(self.as_kobject(), action) };
+        memory::without_io(|| {
+            // SAFETY: By the type invariants, the kobject of the disk is in sysfs, where it keeps
+            // its parents, until the disk is removed, which borrows `self` exclusively.
+            unsafe { bindings::kobject_uevent(self.as_kobject(), action) };
+        });
     }
 }
 

@@ -9,12 +9,9 @@ use block_ext::disk::{
     Uevent, //
 };
 use kernel::prelude::*;
-use kernel_ext::{
-    memory,
-    sysfs::{
-        Directory,
-        Link, //
-    }, //
+use kernel_ext::sysfs::{
+    Directory,
+    Link, //
 };
 
 use super::{
@@ -88,11 +85,11 @@ impl MappedDisk {
         self.quiesced = None;
     }
 
-    /// Sends an event, if user space sees the disk. Its memory waits for no IO: IO of this disk
-    /// waits for the device's lock, which the caller holds, when a path is lost.
+    /// Sends an event, if user space sees the disk. IO of this disk waits for the device's lock,
+    /// which the caller holds, when a path is lost.
     pub(super) fn uevent(&self, event: Uevent) {
         if let Some(live) = &self.live {
-            memory::without_io(|| live.uevent(event));
+            live.uevent(event);
         }
     }
 
