@@ -346,6 +346,12 @@ impl Device {
             }
             return Err(error);
         }
+        if limit_update.begins_to_force() {
+            pr_warn!(
+                "{self}: the server's device has a cache now: each write is forced through it \
+                 until the disk is unmapped and mapped again\n"
+            );
+        }
         Ok(limit_update.must_force())
     }
 

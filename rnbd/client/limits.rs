@@ -135,8 +135,13 @@ impl LimitUpdate {
         self.flushes.must_force(self.should_have.write_cache)
     }
 
-    /// Records that the disk has these limits now. Returns those that it had.
-    pub(super) fn changed(&mut self, limits: Limits) -> Limits {
-        core::mem::replace(&mut self.has, limits)
+    /// See [`Flushes::begins_to_force`].
+    pub(super) fn begins_to_force(&mut self) -> bool {
+        self.flushes.begins_to_force(self.should_have.write_cache)
+    }
+
+    /// Records that the disk has these limits now.
+    pub(super) fn changed(&mut self, limits: Limits) {
+        self.has = limits;
     }
 }

@@ -26,6 +26,8 @@ const FAILING: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flushes {
     are_sent: bool,
+    /// As [`must_force`](Self::must_force) was when it was asked for last.
+    is_forced: bool,
 }
 
 impl Flushes {
@@ -33,6 +35,7 @@ impl Flushes {
     pub const fn new(has_cache: bool) -> Self {
         Self {
             are_sent: has_cache,
+            is_forced: false,
         }
     }
 
@@ -44,6 +47,13 @@ impl Flushes {
     /// Returns whether writes are forced through the cache, if the server's device has one.
     pub const fn must_force(self, has_cache: bool) -> bool {
         has_cache && !self.are_sent
+    }
+
+    /// Returns whether they are from now on, and were not before: users are told, whether the
+    /// limits of the disk change by it or have not followed yet.
+    pub fn begins_to_force(&mut self, has_cache: bool) -> bool {
+        let must_force = self.must_force(has_cache);
+        !core::mem::replace(&mut self.is_forced, must_force) && must_force
     }
 }
 

@@ -62,13 +62,7 @@ impl Device {
             }
             let mut inner = self.lock();
             if let Some(limit_update) = &mut inner.limits {
-                let had_cache = limit_update.changed(limits).write_cache;
-                if limit_update.must_force() && !had_cache {
-                    pr_warn!(
-                        "{self}: the server's device has a cache now: each write is forced through \
-                         it until the disk is unmapped and mapped again\n"
-                    );
-                }
+                limit_update.changed(limits);
             }
             pr_info!("{self}: the disk has the limits of the server's device now\n");
             if let Some(mapped_disk) = &inner.mapped_disk {

@@ -41,6 +41,24 @@ fn writes_are_forced_where_no_flush_may_come() {
 }
 
 #[test]
+fn it_is_told_each_time_that_writes_begin_to_be_forced() {
+    for (first, later) in [
+        (
+            false,
+            &[(true, true), (true, false), (false, false), (true, true)][..],
+        ),
+        // Two outages, before the disk has followed the first one.
+        (true, &[(true, false), (false, false), (true, true)]),
+    ] {
+        let mut flushes = Flushes::new(first);
+        for (has, is_told) in later {
+            flushes.follow(*has);
+            assert_eq!(flushes.begins_to_force(*has), *is_told, "{first} {later:?}");
+        }
+    }
+}
+
+#[test]
 fn an_answer_about_another_number_changes_nothing() {
     let protected = IoState::open(7, false, true);
     for state in [IoState::Open(7), IoState::OpenForceFua(7), protected] {
