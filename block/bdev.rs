@@ -25,6 +25,10 @@ pub enum Mode {
     ReadWrite,
 }
 
+/// A disk: two are equal if they are the same one, as long as one of them is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskId(usize);
+
 /// An open block device; closed on drop (process context, may sleep).
 ///
 /// # Invariants
@@ -114,6 +118,13 @@ impl BlockDevice {
     pub fn is_present(&self) -> bool {
         // SAFETY: By the type invariants, the device lives, and with it its disk.
         unsafe { bindings::disk_live((*self.as_raw()).bd_disk) }
+    }
+
+    /// Returns which disk it is, or is a partition of. One that comes back under name and device
+    /// number of a removed one is another.
+    pub fn disk_id(&self) -> DiskId {
+        // SAFETY: By the type invariants, the device lives; its disk does not change.
+        DiskId(unsafe { (*self.as_raw()).bd_disk }.addr())
     }
 
     /// Returns the device number (`dev_t`), the same for all names of a device.

@@ -5,7 +5,10 @@
 //! An export appears as `/sys/class/rnbd-server/ctl/devices/D` when the first session opens the
 //! device and disappears when the last one closes it.
 
-use block_ext::bdev::BlockDevice;
+use block_ext::bdev::{
+    BlockDevice,
+    DiskId, //
+};
 use kernel::{
     prelude::*,
     str::{
@@ -41,6 +44,7 @@ struct User {
 /// A local block device that at least one session has open.
 struct Export {
     name: CString,
+    disk: DiskId,
     /// It is used through its sidecar.
     has_sidecar: bool,
     users: KVec<User>,
@@ -84,7 +88,8 @@ impl Exports {
     ///
     /// Returns `EPERM` if the device has too many writers for that mode, `EEXIST` if the session
     /// uses the device already (under another name), `EBUSY` if others use it without the sidecar
-    /// that it has now or the other way round, and the errors of sysfs and of the allocator.
+    /// that it has now or the other way round, or have a disk open still that was removed and had
+    /// its name, and the errors of sysfs and of the allocator.
     pub(crate) fn claim(
         self: &Arc<Self>,
         device: &BlockDevice,
@@ -108,7 +113,10 @@ impl Exports {
         let Some(export) = list.get_mut(index) else {
             return Err(ENOENT);
         };
-        let admitted = export.admit(user, access, has_sidecar);
+        let admitted = match export.disk == device.disk_id() {
+            true => export.admit(user, access, has_sidecar),
+            false => Err(export.refuse_successor(&user)),
+        };
         let folders = export.folders.clone();
         if let Err(error) = admitted {
             drop(folders);
@@ -141,6 +149,7 @@ impl Export {
         let link = Link::new(directory.clone(), c"block_dev", device)?;
         Ok(Self {
             name,
+            disk: device.disk_id(),
             has_sidecar,
             users: KVec::new(),
             _link: link,
@@ -149,6 +158,21 @@ impl Export {
                 export: directory,
             },
         })
+    }
+
+    /// Says that `user` has to wait until the disk that had the name before is closed: folder,
+    /// writers and sidecar are that one's.
+    #[cold]
+    fn refuse_successor(&self, user: &User) -> Error {
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: device '{}' is refused: the disk that had this name was removed, and \
+                 is being closed\n",
+                &*user.session,
+                &*self.name
+            );
+        }
+        EBUSY
     }
 
     /// Adds `user` if the access rules permit it.

@@ -115,6 +115,25 @@ def flushed(lab: Lab) -> int:
 
 
 @needs(wires=1)
+def test_a_disk_that_is_back_is_not_the_one_that_was_removed(pair: Lab) -> None:
+    """A disk comes back under its name while the server has the removed one open, up to a second: who maps it meanwhile
+    is not answered with that."""
+    start(pair).unmap()
+    rnbd.ram_disk(pair)
+    rnbd.map_disk(pair, session="s2")
+    for _ in range(3):
+        old = rnbd.map_disk(pair, device="nullb0", options="access_mode=ro")
+        pair.server.run(f"echo 0 > {NULL}/power; echo 1 > {NULL}/power")
+        line = rnbd.request(pair, "nullb0", "s2", "access_mode=ro")
+        until(lambda line=line: rnbd.try_map(pair, line) == "", 20, "it is mapped")
+        link = f"{rnbd.CONTROL}/devices/nullb0@s2"
+        new = rnbd.Disk(pair.client, pair.client.real_path(link).rpartition("/")[2], "s2", "nullb0")
+        ok(pair.server.exists("/sys/class/rnbd-server/ctl/devices/nullb0/block_dev/dev"), "it is the removed one's export")
+        old.unmap("force")
+        new.unmap()
+
+
+@needs(wires=1)
 def test_larger_blocks_are_refused(pair: Lab) -> None:
     """A disk cannot have larger blocks while it may be open: one line says so, and IO waits until they fit again."""
     disk = start(pair)
