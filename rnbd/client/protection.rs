@@ -112,7 +112,7 @@ impl Protection {
             let made = data.make(Made::NOTHING, Made::and)?;
             // When it comes again it is the same request, and they are the same tuples.
             request.forbid_merges();
-            if *request.pdu_mut().made.get_or_insert(made) != made {
+            if !request.pdu_mut().made.keep(made) {
                 log_changed(request.queue());
                 return Err(errno::EILSEQ);
             }
@@ -252,7 +252,7 @@ impl Protected {
             }
             (result, _, _) => result,
         };
-        self.0.pdu_mut().made = None;
+        self.0.pdu_mut().made.ended();
         match finished {
             Ok(()) => Device::acknowledged(self.0),
             Err(error) => {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::proto::{
     cache::Note,
-    pi::Made,
+    pi::FirstMade,
     retry::{
         self,
         NotSent,
@@ -47,7 +47,7 @@ pub(super) struct History {
     pub(super) note: Note,
     /// The tuples that were made for it, of a write with protection information. Who may end such
     /// a request resets it, as [`end`] does not.
-    pub(super) made: Option<Made>,
+    pub(super) made: FirstMade,
 }
 
 impl History {
@@ -84,16 +84,12 @@ impl Device {
         match NotSent::new(errno, self.may_recover()) {
             NotSent::Requeue => {
                 let history = request.pdu_mut();
-                if history.since.is_none() {
-                    // No copy of it was sent. dm-multipath frees a request that is rejected at its
-                    // first start, and the next one with its tag has other data.
-                    history.made = None;
-                }
+                history.made.rejected(history.since.is_some());
                 return Err(Rejected(request));
             }
             NotSent::WaitForChunk => return self.wait_for_chunk(request),
             NotSent::Fail => {
-                request.pdu_mut().made = None;
+                request.pdu_mut().made.ended();
                 self.log_failed(request.op(), error);
                 end(request, Err(EIO));
             }
@@ -118,7 +114,7 @@ impl Device {
             "{self}: a flush fails, for writes that were acknowledged before it are gone with the \
              server's cache\n"
         );
-        request.pdu_mut().made = None;
+        request.pdu_mut().made.ended();
         end(request, Err(EIO));
         Ok(())
     }

@@ -32,7 +32,10 @@ pub use self::{
         Geometry,
         Mode, //
     },
-    made::Made,
+    made::{
+        FirstMade,
+        Made, //
+    },
     seal::Seal,
     series::Series,
     tuple::Tuple, //

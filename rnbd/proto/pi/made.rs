@@ -25,3 +25,30 @@ impl Made {
         Self((self.0 ^ guard).wrapping_mul(FACTOR))
     }
 }
+
+/// What was made first for the write that has a tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstMade(Option<Made>);
+
+impl FirstMade {
+    /// Tuples were made, and the write is about to be sent. Returns whether they are those that it
+    /// had first.
+    #[inline]
+    pub fn keep(&mut self, made: Made) -> bool {
+        *self.0.get_or_insert(made) == made
+    }
+
+    /// The write was not taken, and starts again. If no copy of it `was_sent` another one may have
+    /// its tag then: dm-multipath frees a request that is rejected at its first start.
+    pub fn rejected(&mut self, was_sent: bool) {
+        if !was_sent {
+            self.ended();
+        }
+    }
+
+    /// The write has ended: the next one with its tag has other data.
+    #[inline]
+    pub fn ended(&mut self) {
+        self.0 = None;
+    }
+}

@@ -58,8 +58,9 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
 
     /// The oldest write that is to be read back now: one at a time, for which its user has memory.
     pub(super) fn to_read_back(&self) -> Option<Ticket> {
+        let failed = self.at_stage(Stage::Failed)?;
         let is_free = !self.is_held && self.stages.at(Stage::InReadBack).is_empty();
-        is_free.then(|| self.at_stage(Stage::Failed)).flatten()
+        is_free.then_some(failed)
     }
 
     /// Returns the writes that have failed, and of which was not seen what they have left. While

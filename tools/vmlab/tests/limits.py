@@ -10,6 +10,7 @@ from vmlab.needs import needs
 TIER = tier.ALL
 
 NULL = "/sys/kernel/config/nullb/nullb0"
+DEVICES = "/sys/class/rnbd-server/ctl/devices"
 
 
 def make_null(lab: Lab, **attributes: int) -> None:
@@ -17,8 +18,7 @@ def make_null(lab: Lab, **attributes: int) -> None:
     values = {"size": 64, "memory_backed": 1, "blocksize": 512, **attributes}
     lines = [f"[ ! -d {NULL} ] || rmdir {NULL}", f"mkdir {NULL}"]
     lines += [f"echo {value} > {NULL}/{name}" for name, value in values.items()]
-    opened = "/sys/class/rnbd-server/ctl/devices"
-    until(lambda: not (lab.server.exists(opened) and lab.server.names(opened)), 20, "the server has closed the device")
+    until(lambda: not (lab.server.exists(DEVICES) and lab.server.names(DEVICES)), 20, "the server has closed it")
     lab.server.run("set -e; " + "; ".join([*lines, f"echo 1 > {NULL}/power"]))
 
 
@@ -128,7 +128,7 @@ def test_a_disk_that_is_back_is_not_the_one_that_was_removed(pair: Lab) -> None:
         until(lambda line=line: rnbd.try_map(pair, line) == "", 20, "it is mapped")
         link = f"{rnbd.CONTROL}/devices/nullb0@s2"
         new = rnbd.Disk(pair.client, pair.client.real_path(link).rpartition("/")[2], "s2", "nullb0")
-        ok(pair.server.exists("/sys/class/rnbd-server/ctl/devices/nullb0/block_dev/dev"), "it is the removed one's export")
+        ok(pair.server.exists(f"{DEVICES}/nullb0/block_dev/dev"), "it is the removed one's export")
         old.unmap("force")
         new.unmap()
 

@@ -28,6 +28,7 @@ use proto::rnbd::{
             Verdict,
             Wrong, //
         },
+        FirstMade,
         Format,
         Geometry,
         Made,
@@ -304,6 +305,21 @@ fn lengths_that_lie_are_refused() {
     assert_eq!(IoRequest::device_id_of(io.as_bytes()), Some(3));
     assert_eq!(IoRequest::device_id_of(&io.as_bytes()[..23]), None);
     assert!(Malformed::Tuples(16).to_string().contains("16"));
+}
+
+#[test]
+fn a_write_that_comes_again_has_the_tuples_that_it_had_first() {
+    let [own, other] = [1, 2].map(|guard| Made::NOTHING.and(guard));
+    let mut first = FirstMade::default();
+    // It is sent, lost, and comes again with data that have changed: never with other tuples.
+    assert!(first.keep(own) && first.keep(own) && !first.keep(other));
+    first.rejected(true);
+    assert!(!first.keep(other), "a copy of it was sent");
+    first.ended();
+    assert!(first.keep(other), "the next one with its tag");
+    // Not taken at its first start: the next one with its tag may be another.
+    first.rejected(false);
+    assert!(first.keep(own));
 }
 
 #[test]
