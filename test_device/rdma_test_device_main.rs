@@ -89,6 +89,14 @@ module_param_ranged!(
 );
 
 module_param_ranged!(
+    CHECK_INVALIDATIONS: 0,
+    1,
+    "check_invalidations",
+    1,
+    "Invalidations of keys that are not registered fail (0 or 1; default: 1)"
+);
+
+module_param_ranged!(
     REGION_MS: 0,
     10000,
     "region_ms",

@@ -5,6 +5,7 @@
 pub(crate) mod completion;
 pub(crate) mod connection;
 pub(crate) mod invalidations;
+pub(crate) mod postponed;
 pub(crate) mod request;
 pub(crate) mod send;
 pub(crate) mod table;

@@ -38,7 +38,10 @@ use kernel::{
         WorkItem, //
     },
 };
-use kernel_ext::sync::atomic::AtomicU32;
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
 use kernel_ext::{
     errno,
     memory,
@@ -46,6 +49,7 @@ use kernel_ext::{
     new_wait_queue,
     random,
     sync::{
+        synchronize_rcu,
         IrqLock,
         RcuLent,
         WaitQueue, //
@@ -149,6 +153,8 @@ pub(crate) struct Path {
     /// Set while the path is connected. The teardown must be alone with what it takes out, as it
     /// renews regions whose keys may be valid.
     pub(crate) connections: RcuLent<Connections>,
+    /// 1 since an invalidation was postponed that the work item has not seen.
+    has_postponed: AtomicU32,
     #[pin]
     tear_down: DelayedWork<Path, TEAR_DOWN>,
     #[pin]
@@ -260,6 +266,7 @@ impl Path {
                 question <- Question::new(),
                 stats,
                 connections: RcuLent::new(None),
+                has_postponed: AtomicU32::new(0),
                 tear_down <- new_delayed_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),
@@ -301,11 +308,34 @@ impl Path {
             .enqueue::<Arc<Path>, POLL_SEND_CQS>(self.clone());
     }
 
+    /// Has the work item post what a connection has postponed. Any context.
+    #[cold]
+    pub(crate) fn queue_postponed(self: &Arc<Self>) {
+        self.has_postponed.store(1, Ordering::Release);
+        self.queue_poll_send_cqs();
+    }
+
     fn poll_send_cqs(&self) {
+        if self.has_postponed.load(Ordering::Acquire) != 0 {
+            self.post_postponed();
+        }
         let guard = rcu::read_lock();
         if let Some(connections) = self.connections.read(&guard) {
             connections.poll_send_cq_or_notify();
         }
+    }
+
+    #[cold]
+    fn post_postponed(&self) {
+        self.has_postponed.swap(0, Ordering::AcqRel);
+        let with = |deed: fn(&Connections)| {
+            let guard = rcu::read_lock();
+            self.connections.read(&guard).map(deed)
+        };
+        with(Connections::grow_old);
+        // Who was about to post when they were postponed has posted after this.
+        synchronize_rcu();
+        with(Connections::post_postponed);
     }
 
     /// Returns the ends for the connection manager.

@@ -181,6 +181,9 @@ impl Engine {
                 extent,
             } => {
                 let result = self.regions.register(qp.domain, mr, *key, *access, *extent);
+                if result == Ok(true) {
+                    pr_err!("key {key:#x} is registered after its invalidation\n");
+                }
                 done(result.is_ok(), Status::MemoryManagement)
             }
             SendWork::Send { .. } | SendWork::Write { .. } | SendWork::Read { .. } => {
@@ -378,7 +381,7 @@ impl Engine {
 }
 
 /// Completes the first receive of a queue pair.
-fn receive(
+pub(super) fn receive(
     qp: &Arc<Qp>,
     completed: Completed,
     len: u64,

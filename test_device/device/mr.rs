@@ -134,7 +134,7 @@ impl Regions {
         self.places.get(place)?.as_ref()
     }
 
-    /// Registers the pages of `mr` under `key`.
+    /// Registers the pages of `mr` under `key`; returns whether that was invalidated before.
     pub(super) fn register(
         &mut self,
         domain: u32,
@@ -142,7 +142,7 @@ impl Regions {
         key: u32,
         access: u32,
         extent: Extent,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let known = self.get_mut(mr.index).ok_or(Refusal::NoKey)?;
         let pages = mr.pages.lock();
         known
@@ -156,13 +156,17 @@ impl Regions {
                 .push_within_capacity(*page)
                 .map_err(|_| Refusal::OutOfRange)?;
         }
-        Ok(())
+        Ok(known.region.is_late())
     }
 
     /// Ends the registration under `key`.
     pub(super) fn invalidate(&mut self, domain: u32, key: u32) -> Result<(), Refusal> {
         let known = self.get_mut(Region::index_of(key)).ok_or(Refusal::NoKey)?;
-        known.region.invalidate(domain, key)
+        let result = known.region.invalidate(domain, key);
+        match crate::CHECK_INVALIDATIONS.get() {
+            0 if result == Err(Refusal::NoKey) => known.region.invalidate_early(domain, key),
+            _ => result,
+        }
     }
 
     /// Adds to `to` the memory that `key` gives for an access of `len` bytes at `addr`.

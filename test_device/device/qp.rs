@@ -4,6 +4,7 @@
 
 use super::{
     cq::Cq,
+    execute::receive,
     mr::Mr,
     network::Network,
     provider::TestDevice, //
@@ -25,6 +26,10 @@ use crate::proto::{
 use kernel::{
     prelude::*,
     sync::Arc,
+    time::{
+        delay::udelay,
+        Delta, //
+    },
     workqueue::{
         impl_has_work,
         new_work,
@@ -39,6 +44,7 @@ use kernel_ext::{
     workqueue, //
 };
 use verbs_provider::{
+    Completed,
     Datagram,
     DmaRange,
     Gid,
@@ -50,6 +56,9 @@ use verbs_provider::{
     Queue,
     SendRequest, //
 };
+
+/// The milliseconds that a registration waits for what the consumer does with an early answer.
+const EARLY_MS: u32 = 50;
 
 /// The number of the queue pair of management datagrams.
 const GENERAL_QP: u32 = 1;
@@ -89,6 +98,8 @@ pub(crate) struct Inner {
     /// Whether it is known which fault the first send meets.
     pub(super) has_met_fault: bool,
     pub(super) counts: Counts,
+    /// A registration that is posted with the write behind it, after an answer to that.
+    late: Option<(PostedSend, Fault)>,
     pub(super) sends: Posted<PostedSend>,
     pub(super) receives: Posted<u64>,
 }
@@ -214,6 +225,7 @@ impl Qp {
             awaits_receive: false,
             has_met_fault: false,
             counts: Counts::default(),
+            late: None,
             sends: Posted::new(init.send_wr, init.send_sge)?,
             receives: Posted::new(init.recv_wr, init.recv_sge)?,
         };
@@ -299,22 +311,30 @@ impl Qp {
         self.network.faults.lock().lasting(place, self.number)
     }
 
-    pub(super) fn post_send(&self, request: &SendRequest<'_, TestDevice>) -> Result {
+    pub(super) fn post_send(self: &Arc<Self>, request: &SendRequest<'_, TestDevice>) -> Result {
         let work = SendWork::new(&request.operation);
-        if let Some(Fault::Post(errno)) = self.fault(Place::Post, work.kind(), 0) {
+        let fault = self.fault(Place::Post, work.kind(), 0);
+        if let Some(Fault::Post(errno)) = fault {
             return Err(Error::from_errno(errno.saturating_neg()));
         }
         self.network.check_alive()?;
-        let mut inner = self.inner.lock();
-        if !inner.state.takes_sends() {
-            return Err(EINVAL);
-        }
         let send = PostedSend {
             id: request.id,
             signaled: request.signaled,
             solicited: request.solicited,
             work,
         };
+        if let SendWork::Write { imm: Some(imm), .. } = send.work {
+            self.answer_early(imm)?;
+        }
+        let mut inner = self.inner.lock();
+        if !inner.state.takes_sends() {
+            return Err(EINVAL);
+        }
+        if let Some(fault @ Fault::Answer { .. }) = fault {
+            inner.late = Some((send, fault));
+            return Ok(());
+        }
         let (counter, moves_bytes) = send.work.counter();
         inner.sends.push(send, request.segments())?;
         inner.counts.add(counter, 1);
@@ -323,6 +343,33 @@ impl Qp {
             inner.counts.add(Counter::Bytes, bytes);
         }
         Ok(())
+    }
+
+    /// If a registration waits for this write, whose immediate is `imm`: has its answer come, lets
+    /// the consumer act on it, and posts the registration.
+    fn answer_early(self: &Arc<Self>, imm: u32) -> Result {
+        let mut inner = self.inner.lock();
+        let Some((registration, fault)) = inner.late.take() else {
+            return Ok(());
+        };
+        let before = inner.counts.get(Counter::Invalidations);
+        drop(inner);
+        // Immediates have the byte order of the wire.
+        let answer = fault.answer(u32::from_be(imm)).map(u32::to_be);
+        receive(self, Completed::ReceiveOfWrite, 0, answer, None, true);
+        // The caller may not sleep.
+        for _ in 0..EARLY_MS {
+            udelay(Delta::from_millis(1));
+            if self.inner.lock().counts.get(Counter::Invalidations) != before {
+                // It is executed.
+                udelay(Delta::from_millis(1));
+                break;
+            }
+        }
+        self.inner
+            .lock()
+            .sends
+            .push(registration, core::iter::empty())
     }
 
     /// Posts a work request that does nothing, also if the device has failed: then the driver

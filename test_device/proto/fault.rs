@@ -24,6 +24,16 @@ pub enum Kind {
 pub enum Fault {
     /// The work request is not posted; the call returns this error number.
     Post(i32),
+    /// The peer's answer to a request comes before the request is posted: the registration waits
+    /// for the write behind it; then a receive completes as by a write whose immediate is `imm`
+    /// with the number in it that the request's has, moved by `shift` bits; and a little later both
+    /// are posted.
+    Answer {
+        /// The immediate of an answer to number 0.
+        imm: u32,
+        /// The bits behind the number in a request's immediate.
+        shift: u32,
+    },
     /// The work request is not executed and completes with this `enum ib_wc_status`; the queue pair
     /// enters the error state.
     Status(u32),
@@ -98,10 +108,21 @@ pub struct Faults {
 }
 
 impl Fault {
+    /// Returns the immediate of the answer to the request with this immediate.
+    pub fn answer(self, request: u32) -> Option<u32> {
+        match self {
+            Self::Answer { imm, shift } => {
+                let number = request & ((1 << IMM_BITS) - 1);
+                Some(imm | number.checked_shr(shift)?)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns where it happens.
     pub const fn place(self) -> Place {
         match self {
-            Self::Post(_) => Place::Post,
+            Self::Post(_) | Self::Answer { .. } => Place::Post,
             Self::Status(_) | Self::Lose | Self::Flip(_) => Place::Execution,
             Self::Overrun | Self::Fatal => Place::Completion,
             Self::Refuse(_) => Place::ErrorState,
@@ -121,6 +142,9 @@ impl Fault {
     }
 }
 
+/// The bits of a request's immediate, below those of its type.
+const IMM_BITS: u32 = 28;
+
 /// Reads a decimal number.
 fn number(text: &[u8]) -> Option<u32> {
     text::parse_u64(text, 10)
@@ -132,6 +156,7 @@ impl Rule {
     /// Reads a rule: `name=value` words, of which `fault` must be there.
     fn parse(text: &[u8]) -> Option<Self> {
         let (mut name, mut status, mut errno, mut bit) = (None, None, None, None);
+        let (mut imm, mut shift) = (None, None);
         let (mut kind, mut qp, mut bytes) = (None, None, None);
         let (mut nth, mut times) = (None, None);
         let words = text.split(u8::is_ascii_whitespace);
@@ -144,6 +169,8 @@ impl Rule {
                 b"errno" => errno = Some(text::parse_i32(value, 10).ok()?),
                 b"bit" => bit = Some(number(value)?),
                 b"bytes" => bytes = Some(number(value)?),
+                b"imm" => imm = Some(number(value)?),
+                b"shift" => shift = Some(number(value)?),
                 b"on" => kind = Some(Kind::parse(value)?),
                 b"qp" => qp = Some(number(value)?),
                 b"nth" => nth = Some(number(value)?),
@@ -152,6 +179,10 @@ impl Rule {
             }
         }
         let fault = match (name?, status, errno, bit) {
+            (b"answer", None, None, None) if kind == Some(Kind::Register) => Fault::Answer {
+                imm: imm.take()?,
+                shift: shift.take().filter(|shift| *shift < IMM_BITS)?,
+            },
             (b"post", None, Some(errno @ 1..=4095), None) => Fault::Post(errno),
             (b"status", Some(status @ 1..=22), None, None) => Fault::Status(status),
             (b"lose", None, None, None) => Fault::Lose,
@@ -169,7 +200,8 @@ impl Rule {
         let counts = kind.is_some() || nth.is_some() || times.is_some();
         // Only where it is executed is the length of a work request known.
         let is_sized = bytes.is_some() && fault.place() != Place::Execution;
-        if fault.lasts() && counts || times == Some(0) || is_sized {
+        let is_answered = imm.is_some() || shift.is_some();
+        if is_answered || fault.lasts() && counts || times == Some(0) || is_sized {
             return None;
         }
         Some(Self {

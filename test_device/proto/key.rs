@@ -54,6 +54,8 @@ pub struct Region {
     domain: u32,
     index: u32,
     registered: Option<Registered>,
+    /// The key that was invalidated while the region was not registered.
+    early: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,7 @@ impl Region {
             domain,
             index,
             registered: None,
+            early: None,
         }
     }
 
@@ -142,6 +145,29 @@ impl Region {
         }
         self.registered = None;
         Ok(())
+    }
+
+    /// Notes that `key` was invalidated though it is not registered, as the adapter of mlx5 does
+    /// that its driver does not ask to check.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Refusal::NoKey`] if it does not name the region, and [`Refusal::OtherDomain`].
+    pub fn invalidate_early(&mut self, domain: u32, key: u32) -> Result<(), Refusal> {
+        if domain != self.domain {
+            return Err(Refusal::OtherDomain);
+        }
+        if Self::index_of(key) != self.index {
+            return Err(Refusal::NoKey);
+        }
+        self.early = Some(key);
+        Ok(())
+    }
+
+    /// Returns whether the region is registered under a key that was invalidated before.
+    pub fn is_late(&self) -> bool {
+        let key = self.registered.map(|known| known.key);
+        key.is_some() && key == self.early
     }
 
     /// Returns where in the region an access of `len` bytes at `addr` begins, counted from the

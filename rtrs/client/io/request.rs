@@ -73,6 +73,8 @@ pub(crate) struct InFlight {
     pub(crate) tail_len: u32,
     /// The server was asked to invalidate the key of the read, and can be believed.
     pub(crate) is_asked: bool,
+    /// Counts the sendings with a key that the server uses.
+    pub(crate) number: u32,
     /// The clock when the request was sent.
     pub(crate) sent_at: u64,
     /// The result of the response, once it has come.
@@ -98,6 +100,7 @@ impl InFlight {
             data: DataMapping::None,
             tail_len: 0,
             is_asked: false,
+            number: 0,
             sent_at: 0,
             result: Ok(()),
             cid: 0,
@@ -108,18 +111,20 @@ impl InFlight {
     }
 
     /// Begins a request whose data is mapped in this way; `tail_len` bytes of it come with the
-    /// response.
+    /// response. Returns the number of the last sending with a key that the server uses.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, data: DataMapping, tail_len: u32) {
+    pub(crate) fn begin(&mut self, data: DataMapping, tail_len: u32) -> u32 {
         self.data = data;
         match data {
             DataMapping::FastReg => self.stale = Some(self.mr.key()),
             DataMapping::FastRegRead => {
+                self.number = self.number.wrapping_add(1);
                 self.stale = None;
                 self.tail_len = tail_len;
             }
             DataMapping::Sges | DataMapping::None => {}
         }
+        self.number
     }
 
     /// Returns the remote address of byte `offset` of the chunk.

@@ -2,7 +2,10 @@
 
 //! Sends a request: maps the memory, writes the message, posts the work requests.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
 use kernel_ext::scatterlist::SgList;
 use rdma::{
     sg,
@@ -279,11 +282,11 @@ impl Connection {
     ///
     /// On success `transfer` is taken; a completion or the teardown ends it. On failure it is
     /// returned with `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or the error of mapping
-    /// its memory. Any context, under RCU.
+    /// its memory. Any context.
     #[inline(always)]
     pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
-        requests: &RequestTable,
+        (requests, _guard): (&RequestTable, &rcu::Guard),
         id: u16,
         message: &[u8],
         attempt: Attempt,
@@ -322,7 +325,7 @@ impl Connection {
             return Err(Rejected::new(e, transfer));
         }
 
-        held.begin(data, layout.tail_len);
+        let number = held.begin(data, layout.tail_len);
         held.cid = context.cid;
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;
@@ -345,6 +348,9 @@ impl Connection {
         if let Err(e) = chain.post() {
             // Part of it may be posted: the teardown of the path ends the request.
             context.fail(PathError::Post(e));
+        }
+        if !IS_WRITE {
+            entry.posted.note(number);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 //! The request table of one connected path.
 
+use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -28,6 +29,7 @@ use rtrs_core::proto::{
 };
 
 use crate::client::io::{
+    postponed::Posted,
     request::{
         DataMapping,
         InFlight, //
@@ -58,6 +60,30 @@ pub(crate) fn pieces_max(device: &Device) -> u32 {
 #[repr(align(64))]
 struct OwnLine<T>(T);
 
+/// The entry of a chunk id.
+pub(crate) struct Entry {
+    request: Handoff<InFlight>,
+    pub(crate) posted: Posted,
+}
+
+impl Entry {
+    fn new(mr: Mr) -> Self {
+        Self {
+            request: Handoff::new(InFlight::new(mr)),
+            posted: Posted::new(),
+        }
+    }
+}
+
+impl Deref for Entry {
+    type Target = Handoff<InFlight>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.request
+    }
+}
+
 /// State of the requests of one connected path; shared by the path and its connections. The path
 /// keeps it from one life to the next.
 ///
@@ -70,7 +96,7 @@ pub(crate) struct RequestTable {
     /// Most pieces of one work request of a write without a key. Written before the first request
     /// of a life.
     pieces_max: AtomicU32,
-    pub(crate) entries: KVVec<Handoff<InFlight>>,
+    pub(crate) entries: KVVec<Entry>,
     /// User message and head of each request.
     pub(crate) messages: MessageBuffers,
     /// The requests in flight that are counted. All CPUs write it.
@@ -88,7 +114,7 @@ impl RequestTable {
         let mut entries = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
         for _ in 0..depth {
             let mr = Mr::new(pd, pages_max, pd.device().sg_gaps())?;
-            entries.push(Handoff::new(InFlight::new(mr)), GFP_KERNEL)?;
+            entries.push(Entry::new(mr), GFP_KERNEL)?;
         }
         Ok(Arc::new(
             Self {
@@ -122,7 +148,7 @@ impl RequestTable {
     /// Until then such a key may let the server reach memory that was given back.
     pub(crate) fn repair(&mut self) -> Result {
         for entry in &mut self.entries {
-            let entry = entry.get_mut();
+            let entry = entry.request.get_mut();
             if core::mem::take(&mut entry.is_in_doubt) {
                 entry.stale = None;
                 entry.mr.renew()?;
@@ -234,10 +260,9 @@ impl RequestTable {
 // ended in one of the ways below, each of which leaves the region without a valid key, or, after a
 // write, with a key that no work request names, for reading by the device. If the work requests of
 // the last request were dropped, they were never posted. An answer that comes before they are
-// posted is a lie. It ends no write, which waits for its send as well; it ends a read when the key,
-// which is not registered yet, is invalidated all the same. That an adapter refuses this, so that
-// the queue pair fails and executes none of them, is what the specification of InfiniBand says of
-// keys that are invalid; the driver of mlx5 does not ask its adapter to check.
+// posted is a lie. It ends no write, which waits for its send as well. It ends no read before our
+// invalidation, which is posted behind them (`postponed`); the peer's invalidation of a key that is
+// not registered yet fails, as the specification of InfiniBand says of keys that are invalid.
 //
 // The table unmaps a list
 //

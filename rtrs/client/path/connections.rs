@@ -115,6 +115,20 @@ impl Connections {
         }
     }
 
+    /// Notes that a grace period begins, for the invalidations that are postponed.
+    pub(crate) fn grow_old(&self) {
+        for connection in &self.list {
+            connection.qp.handler().postponed.grow_old();
+        }
+    }
+
+    /// Posts the invalidations that have waited for the last grace period.
+    pub(crate) fn post_postponed(&self) {
+        for connection in &self.list {
+            connection.qp.handler().post_postponed(&connection.qp);
+        }
+    }
+
     /// Handles the completions of sends, now and when more come that requests wait for.
     pub(crate) fn poll_send_cq_or_notify(&self) {
         for connection in &self.list {

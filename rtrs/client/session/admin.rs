@@ -4,7 +4,10 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc,
+    sync::{
+        rcu,
+        Arc, //
+    },
     time::{
         delay::fsleep,
         Delta, //
@@ -229,7 +232,8 @@ impl AdminChannel for OnePath<'_> {
         let Some(admin) = self.connections.admin() else {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
-        let requests = &self.connections.requests;
+        let guard = rcu::read_lock();
+        let requests = (&*self.connections.requests, &guard);
         match direction {
             Direction::Read => {
                 admin.send::<READ, _>(requests, id, message, Attempt::FIRST, transfer)

@@ -62,7 +62,13 @@ impl Path {
         let Some(to) = connection else {
             return Err(Rejected::new(EINVAL, transfer));
         };
-        to.send::<IS_WRITE, T>(&connections.requests, id, message, attempt, transfer)
+        to.send::<IS_WRITE, T>(
+            (&connections.requests, guard),
+            id,
+            message,
+            attempt,
+            transfer,
+        )
     }
 
     /// Returns what the policy chooses by.

@@ -10,6 +10,8 @@
 //! them.
 
 extern crate self as kernel;
+#[cfg(test)]
+extern crate self as kernel_ext;
 
 // An inline module with a path names a folder.
 #[path = "../../../kernel_ext/sync"]
@@ -24,6 +26,13 @@ mod folder {
     pub mod set_once;
     pub mod users;
 }
+
+/// Of rtrs-client.
+#[cfg(test)]
+#[path = "../../../rtrs/client/io/postponed.rs"]
+mod postponed;
+#[cfg(test)]
+mod postponed_tests;
 
 pub mod cpu;
 pub mod percpu;

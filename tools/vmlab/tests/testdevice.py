@@ -382,6 +382,28 @@ for _name, _fault in FAULTS.items():
     globals()[f"test_io_goes_on_after_{_name}"] = _faulty(*_fault)
 
 
+# Of an answer without an error to request 0 (rtrs/proto/imm.rs), and the bits behind the number of one of 512.
+ANSWER, OFFSET_BITS = 1 << 28, 19
+
+
+@needs(machines=1, smp=2, own_modules=True)
+def test_no_memory_is_given_back_before_its_registration_is_posted(vm: Lab) -> None:
+    """A server answers a read that is not posted yet, on an adapter that does not check invalidations: the memory would
+    be registered after it was given back. The path ends when the true answer comes, and connects again."""
+    plug_in(vm, "check_invalidations=0")
+    rnbd.start(vm)
+    disk = rnbd.map_disk(vm)
+    disk.fio("--rw=read --bs=4k --size=1m --verify=0").clean()
+    before, mark = paths.count(vm, "reconnects", 0), vm.server.log_mark()
+    add_fault(vm, f"fault=answer on=register imm={ANSWER} shift={OFFSET_BITS}")
+    vm.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none", 20)
+    eq(vm.server.read(f"{CONTROL}/faults"), "1 0", "the answer came early")
+    eq(vm.server.log_matches("is registered after its invalidation", mark), [])
+    until(lambda: paths.count(vm, "reconnects", 0) > before, 30, "the path has ended and connected again")
+    disk.fio("--rw=randrw --bs=4k --size=1m --verify=crc32c --verify_fatal=1").clean()
+    disk.unmap()
+
+
 def _reconnects(vm: Lab) -> int:
     folder = rnbd.session_file("paths")
     return sum(int(vm.client.read(f"{folder}/{name}/stats/reconnects").split()[0]) for name in paths.names(vm))

@@ -364,6 +364,7 @@ fn a_rule_is_one_or_is_refused() {
         "fault=flip bit=7 on=send",
         "bit=0 on=write bytes=4148 fault=flip times=2",
         "fault=lose on=send bytes=16",
+        "fault=answer on=register imm=268435456 shift=17",
     ] {
         assert_eq!(Faults::default().add(good), Ok(()), "{good}");
     }
@@ -395,8 +396,38 @@ fn a_rule_is_one_or_is_refused() {
         "fault=lose bit=1",
         "fault=overrun bytes=1",
         "fault=post errno=12 bytes=1",
+        "fault=answer imm=1 shift=17",
+        "fault=answer on=write imm=1 shift=17",
+        "fault=answer on=register imm=1",
+        "fault=answer on=register imm=1 shift=28",
+        "fault=lose imm=1",
     ] {
         assert_eq!(Faults::default().add(bad), Err(BadRule), "{bad}");
+    }
+}
+
+#[test]
+fn an_answer_has_the_number_of_its_request() {
+    let mut faults = Faults::default();
+    let rule = "fault=answer on=register imm=268435456 shift=17";
+    faults.add(rule).unwrap();
+    let fault = faults.ask(Place::Post, 17, Kind::Register, 0).unwrap();
+    let request = 5 << 17 | 0x123;
+    assert_eq!(fault.answer(9 << 28 | request), Some(1 << 28 | 5));
+}
+
+#[test]
+fn what_is_registered_after_its_invalidation_is_late() {
+    let (mut region, key) = registered(REMOTE_WRITE);
+    assert_eq!(region.invalidate(7, key), Ok(()));
+    let next = key ^ 1;
+    assert_eq!(region.invalidate_early(7, next), Ok(()));
+    assert_eq!(region.invalidate_early(8, next), Err(Refusal::OtherDomain));
+    assert!(region.invalidate_early(7, key + 256).is_err());
+    for (key, is_late) in [(key, false), (next, true)] {
+        assert_eq!(region.register(7, key, REMOTE_WRITE, EXTENT, 3), Ok(()));
+        assert_eq!(region.is_late(), is_late);
+        assert_eq!(region.invalidate(7, key), Ok(()));
     }
 }
 
