@@ -15,6 +15,8 @@
 //!         drop(Held)              claim()
 //! ```
 //!
+//! Who has claimed it may have it wait for an event, or put it aside for another thread.
+//!
 //! # Examples
 //!
 //! ```
@@ -47,6 +49,8 @@ const ARMED: u32 = 3;
 const SIGNALED: u32 = 4;
 /// No [`Held`] exists, and the cell waits for the event only.
 const WAITING: u32 = 5;
+/// No [`Held`] exists, and the cell waits for [`Handoff::claim_aside`].
+const ASIDE: u32 = 6;
 
 /// A value whose ownership passes between threads without waiting.
 ///
@@ -95,13 +99,14 @@ impl<T> Handoff<T> {
         self.take(FREE)
     }
 
-    /// Claims an armed cell, also if it waits for its event. Any context.
+    /// Claims an armed cell, also if it waits for its event or was put aside. Any context.
     #[must_use = "the cell is released at once"]
     pub fn claim(&self) -> Option<Held<'_, T>> {
         self.claim_waiting().map(|(held, _)| held)
     }
 
-    /// As [`Self::claim`], and returns whether the cell waited for its event only.
+    /// As [`Self::claim`], and returns whether the cell had been claimed before: it waited for its
+    /// event only, or was put aside.
     #[must_use = "the cell is released at once"]
     pub fn claim_waiting(&self) -> Option<(Held<'_, T>, bool)> {
         loop {
@@ -111,8 +116,18 @@ impl<T> Handoff<T> {
             }
             // Fails only if another thread changed the state.
             if let Some(held) = self.take(state) {
-                return Some((held, state == WAITING));
+                return Some((held, state >= WAITING));
             }
+        }
+    }
+
+    /// Claims a cell that was [put aside](Held::put_aside). Any context.
+    #[must_use = "the cell is released at once"]
+    pub fn claim_aside(&self) -> Option<Held<'_, T>> {
+        // Most often it was not, and the cache line stays shared.
+        match self.state.load(Ordering::Relaxed) {
+            ASIDE => self.take(ASIDE),
+            _ => None,
         }
     }
 
@@ -133,7 +148,7 @@ impl<T> Handoff<T> {
     }
 
     /// Signals the event, and claims the cell if it was waiting for the event. The event of a free
-    /// cell is ignored. Any context.
+    /// cell, and of one that was put aside, is ignored. Any context.
     #[inline(always)]
     #[must_use = "the cell is released at once"]
     pub fn signal(&self) -> Option<Held<'_, T>> {
@@ -202,6 +217,15 @@ impl<'a, T> Held<'a, T> {
         mem::forget(self);
         // INVARIANT: `self` was the only `Held`.
         cell.state.store(ARMED, Ordering::Release);
+    }
+
+    /// Releases the value; the cell waits for one [`Handoff::claim_aside`], or for a claim of any
+    /// kind, but for [`Handoff::claim_signaled`]. A signaled event is ignored.
+    pub fn put_aside(self) {
+        let cell = self.cell;
+        mem::forget(self);
+        // INVARIANT: `self` was the only `Held`.
+        cell.state.store(ASIDE, Ordering::Release);
     }
 
     /// Releases the value; the cell waits for one [`Handoff::signal`]. Returns the value if the

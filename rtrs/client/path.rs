@@ -38,10 +38,7 @@ use kernel::{
         WorkItem, //
     },
 };
-use kernel_ext::sync::atomic::{
-    AtomicU32,
-    Ordering, //
-};
+use kernel_ext::sync::atomic::AtomicU32;
 use kernel_ext::{
     errno,
     memory,
@@ -107,6 +104,8 @@ pub(crate) const HEARTBEAT: u64 = 1;
 pub(crate) const RECONNECT: u64 = 2;
 /// Id of the work item that polls for completions of sends.
 pub(crate) const POLL_SEND_CQS: u64 = 3;
+/// Id of the work item that takes up answers that were put aside.
+pub(crate) const PUT_ASIDE: u64 = 4;
 
 /// The ends of a path that are known once it has been connected.
 pub(crate) struct Ends {
@@ -153,8 +152,6 @@ pub(crate) struct Path {
     /// Set while the path is connected. The teardown must be alone with what it takes out, as it
     /// renews regions whose keys may be valid.
     pub(crate) connections: RcuLent<Connections>,
-    /// 1 since an invalidation was postponed that the work item has not seen.
-    has_postponed: AtomicU32,
     #[pin]
     tear_down: DelayedWork<Path, TEAR_DOWN>,
     #[pin]
@@ -163,10 +160,13 @@ pub(crate) struct Path {
     reconnect: DelayedWork<Path, RECONNECT>,
     #[pin]
     poll_send_cqs: Work<Path, POLL_SEND_CQS>,
+    #[pin]
+    put_aside: Work<Path, PUT_ASIDE>,
 }
 
 impl_has_work! {
     impl HasWork<Self, 3> for Path { self.poll_send_cqs }
+    impl HasWork<Self, 4> for Path { self.put_aside }
 }
 
 impl_has_delayed_work! {
@@ -225,6 +225,14 @@ impl WorkItem<POLL_SEND_CQS> for Path {
     }
 }
 
+impl WorkItem<PUT_ASIDE> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        memory::without_io(|| this.take_up_answers());
+    }
+}
+
 /// Notifies a path that a send has completed, or that a completion queue is broken.
 pub(crate) struct SendCqNotify(pub(crate) Arc<Path>);
 
@@ -266,11 +274,11 @@ impl Path {
                 question <- Question::new(),
                 stats,
                 connections: RcuLent::new(None),
-                has_postponed: AtomicU32::new(0),
                 tear_down <- new_delayed_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),
                 poll_send_cqs <- new_work!("Path::poll_send_cqs"),
+                put_aside <- new_work!("Path::put_aside"),
             }),
             GFP_KERNEL,
         )
@@ -308,34 +316,33 @@ impl Path {
             .enqueue::<Arc<Path>, POLL_SEND_CQS>(self.clone());
     }
 
-    /// Has the work item post what a connection has postponed. Any context.
+    /// Queues the work item that takes up the answers that were put aside. Any context.
     #[cold]
-    pub(crate) fn queue_postponed(self: &Arc<Self>) {
-        self.has_postponed.store(1, Ordering::Release);
-        self.queue_poll_send_cqs();
+    pub(crate) fn queue_put_aside(self: &Arc<Self>) {
+        // If it is queued already, that run sees them.
+        let _ = self
+            .session
+            .module
+            .queue
+            .enqueue::<Arc<Path>, PUT_ASIDE>(self.clone());
+    }
+
+    /// Takes up the answers that were put aside.
+    fn take_up_answers(&self) {
+        while self.with_connections(Connections::take_up_answers) == Some(true) {
+            // Who was about to post then has posted after this.
+            synchronize_rcu();
+        }
     }
 
     fn poll_send_cqs(&self) {
-        if self.has_postponed.load(Ordering::Acquire) != 0 {
-            self.post_postponed();
-        }
-        let guard = rcu::read_lock();
-        if let Some(connections) = self.connections.read(&guard) {
-            connections.poll_send_cq_or_notify();
-        }
+        self.with_connections(Connections::poll_send_cq_or_notify);
     }
 
-    #[cold]
-    fn post_postponed(&self) {
-        self.has_postponed.swap(0, Ordering::AcqRel);
-        let with = |deed: fn(&Connections)| {
-            let guard = rcu::read_lock();
-            self.connections.read(&guard).map(deed)
-        };
-        with(Connections::grow_old);
-        // Who was about to post when they were postponed has posted after this.
-        synchronize_rcu();
-        with(Connections::post_postponed);
+    /// Calls `deed` for the connections of a path that is connected.
+    fn with_connections<R>(&self, deed: impl FnOnce(&Connections) -> R) -> Option<R> {
+        let guard = rcu::read_lock();
+        self.connections.read(&guard).map(deed)
     }
 
     /// Returns the ends for the connection manager.

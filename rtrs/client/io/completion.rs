@@ -32,11 +32,15 @@ use crate::client::{
             ANSWER_LEN_MAX,
             KEY_LEN, //
         },
+        postponed,
         request::{
             DataMapping,
             InFlight, //
         },
-        table::RequestTable, //
+        table::{
+            Entry,
+            RequestTable, //
+        }, //
     },
     path::error::PathError, //
 };
@@ -96,7 +100,7 @@ impl ConnectionContext {
                 self.answered_with_tail(live, n, wc, held, id);
             }
             // The server was not asked to invalidate the key, or did not.
-            DataMapping::FastRegRead => self.invalidate(qp, live, held, id, result),
+            DataMapping::FastRegRead => self.invalidate(qp, entry, held, id, result),
             DataMapping::Sges | DataMapping::FastReg if sent => {
                 self.end(requests, held, id, result)
             }
@@ -179,16 +183,16 @@ impl ConnectionContext {
         requests.end(held, result);
     }
 
-    /// Posts the invalidation of the key of a request whose response says `result`; the request
-    /// ends when that completes. A tail does not stay until then.
+    /// Invalidates the key of a request whose response says `result`, which ends when that
+    /// completes. A tail does not stay until then.
     ///
-    /// It is behind the registration: where that may not be posted yet, the path's work item posts
-    /// it later.
+    /// The invalidation is behind the registration: where that may not be posted yet, the response
+    /// is put aside for the path's work item.
     #[cold]
     fn invalidate(
         &self,
         qp: &Qp<Self>,
-        live: &Live,
+        entry: &Entry,
         mut held: Held<'_, InFlight>,
         id: u16,
         result: Result,
@@ -197,9 +201,18 @@ impl ConnectionContext {
             0 => result,
             _ => result.and(Err(EIO)),
         };
+        if entry.posted.has(&held.sending) {
+            return self.invalidate_posted(qp, held, id);
+        }
+        postponed::put_aside(held);
+        self.path.queue_put_aside();
+    }
+
+    /// Posts the invalidation of the key of a request whose response has come and whose
+    /// registration is posted.
+    #[cold]
+    pub(crate) fn invalidate_posted(&self, qp: &Qp<Self>, held: Held<'_, InFlight>, id: u16) {
         let key = held.mr.key();
-        let entry = live.requests.entries.get(usize::from(id));
-        let is_posted = entry.is_some_and(|entry| entry.posted.is(held.number));
         // No signal can come before the work request is posted; if one did, the teardown would end
         // the request.
         self.waits();
@@ -207,26 +220,6 @@ impl ConnectionContext {
             self.waiting_is_over();
             held.arm();
         }
-        if is_posted {
-            self.post_invalidation(qp, id, key);
-            self.poll_send_cq_or_notify();
-        } else if self.postponed.add(id, key) {
-            self.path.queue_postponed();
-        } else {
-            self.fail(PathError::Unposted(id));
-        }
-    }
-
-    /// Posts the invalidations that were postponed before the last grace period.
-    pub(crate) fn post_postponed(&self, qp: &Qp<Self>) {
-        for (id, key) in self.postponed.take() {
-            self.post_invalidation(qp, id, key);
-        }
-    }
-
-    /// Posts the invalidation of the key of request `id`, which waits for it.
-    #[cold]
-    fn post_invalidation(&self, qp: &Qp<Self>, id: u16, key: u32) {
         let tag = self.tags.encode(Tagged::Invalidate(id));
         let mut space = WrBuffer::new();
         let mut batch = qp.batch::<1, 0>(&mut space);
@@ -234,6 +227,7 @@ impl ConnectionContext {
         if let Err(e) = batch.post() {
             self.fail(PathError::Post(e));
         }
+        self.poll_send_cq_or_notify();
     }
 
     /// Fails the path because of an error of this connection.

@@ -39,7 +39,6 @@ use rtrs_core::proto::{
 use crate::client::{
     io::{
         invalidations::Invalidations,
-        postponed::Postponed,
         table::RequestTable, //
     },
     path::{
@@ -189,8 +188,6 @@ pub(crate) struct ConnectionContext {
     live: SetOnce<Live>,
     /// The keys that the server has invalidated by messages.
     pub(crate) invalidations: Invalidations,
-    /// The invalidations that wait until the registration before them is posted.
-    pub(crate) postponed: Postponed,
     /// Sends so far, from 1.
     sends: AtomicU32,
     /// A send whose number has none of these bits is signaled.
@@ -223,7 +220,6 @@ impl ConnectionContext {
             ready: SetOnce::new(),
             live: SetOnce::new(),
             invalidations: Invalidations::new(),
-            postponed: Postponed::new(),
             sends: AtomicU32::new(1),
             signal_mask,
             done,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Invalidations that have to wait until the registration before them is posted.
+//! Answers that have to wait until the registration before them is posted.
 //!
 //! A request is armed before its work requests are posted, so a server that lies, or one that
 //! answers very soon, may have its answer handled before the sender has returned from the post. An
@@ -8,13 +8,19 @@
 //! check it (that of mlx5, by its driver) would execute it, the memory would be given back, and the
 //! registration would make it writable for the server after that.
 //!
-//! A sender notes which sending it has posted. It sends under RCU, so after a grace period each
-//! sender that was about to post has done so, whether its note is seen or not.
+//! A sender notes which sending it has posted. Where the handler of the answer does not see that
+//! the answer is put aside, in the request's own entry, which has room for each one that comes. A
+//! work item looks again: most often the note is there by then. Else it waits: a sender sends under
+//! RCU, so after a grace period each that was about to post has done so, whether its note is seen
+//! or not.
 
 use kernel_ext::sync::atomic::{
     AtomicU32,
-    AtomicU64,
     Ordering, //
+};
+use kernel_ext::sync::{
+    Handoff,
+    Held, //
 };
 
 /// Which sending of a request's entry was posted last.
@@ -34,60 +40,75 @@ impl Posted {
         self.0.store(number, Ordering::Release);
     }
 
-    /// Returns whether the sending of this number is known to be posted: what the caller posts now
-    /// is behind it. Any context.
-    pub(crate) fn is(&self, number: u32) -> bool {
-        self.0.load(Ordering::Acquire) == number
+    /// Returns whether a sending is known to be posted: what the caller posts now is behind it. Any
+    /// context.
+    pub(crate) fn has(&self, sending: &Sending) -> bool {
+        self.0.load(Ordering::Acquire) == sending.number
     }
 }
 
-/// Of a slot: it has an invalidation.
-const USED: u64 = 1 << 63;
-/// Of a slot: a grace period has begun since the invalidation was postponed.
-const OLD: u64 = 1 << 62;
-/// The bits of a key; those of the id are above them.
-const KEY_BITS: u32 = 32;
+/// A sending with a key that the server uses.
+pub(crate) struct Sending {
+    /// Counts those of the entry.
+    number: u32,
+    /// Its answer was put aside before the grace period that was waited for last.
+    is_old: bool,
+}
 
-/// The invalidations of one connection that wait.
-pub(crate) struct Postponed([AtomicU64; Self::MAX]);
+impl Sending {
+    /// Of an entry that was not used yet.
+    pub(crate) const NONE: Self = Self {
+        number: 0,
+        is_old: false,
+    };
 
-impl Postponed {
-    /// How many may wait: senders that are interrupted in the middle of a post.
-    pub(crate) const MAX: usize = 16;
-
-    pub(crate) fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; Self::MAX])
+    /// Begins the next one.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) {
+        self.number = self.number.wrapping_add(1);
     }
 
-    /// Adds the invalidation of `key`, for request `id`; `false` if there is no room. Any context.
-    pub(crate) fn add(&self, id: u16, key: u32) -> bool {
-        let word = USED | u64::from(id) << KEY_BITS | u64::from(key);
-        self.0.iter().any(|slot| {
-            let added = slot.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
-            added.is_ok()
-        })
+    /// Returns its number.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
+}
 
-    /// Notes that a grace period begins after this.
-    pub(crate) fn grow_old(&self) {
-        for slot in &self.0 {
-            if slot.load(Ordering::Acquire) & USED != 0 {
-                slot.fetch_or(OLD, Ordering::AcqRel);
-            }
-        }
-    }
+/// A request with a sending.
+pub(crate) trait HasSending {
+    /// Returns the last one.
+    fn sending(&mut self) -> &mut Sending;
+}
 
-    /// Takes those for which a grace period has ended: all that were there when [`Self::grow_old`]
-    /// was called last, before it. Returns ids and keys. One task at a time calls both.
-    pub(crate) fn take(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
-        self.0.iter().filter_map(|slot| {
-            let word = slot.load(Ordering::Acquire);
-            if word & OLD == 0 {
-                return None;
-            }
-            slot.store(0, Ordering::Release);
-            // CAST: The bits of the id, and those of the key.
-            Some(((word >> KEY_BITS) as u16, word as u32))
-        })
+/// What became of an answer that was put aside.
+pub(crate) enum Aside<'a, T> {
+    /// There is none.
+    None,
+    /// It stays aside at least for a grace period that begins after this.
+    Waits,
+    /// Its request is posted: what the caller posts now is behind it.
+    Posted(Held<'a, T>),
+}
+
+/// Puts an answer aside: [`look`] finds it. Any context.
+pub(crate) fn put_aside<T: HasSending>(mut held: Held<'_, T>) {
+    held.sending().is_old = false;
+    held.put_aside();
+}
+
+/// Looks for an answer that was put aside for the request of `entry`.
+///
+/// One task at a time looks, and waits for a grace period before it looks at an entry again.
+pub(crate) fn look<'a, T: HasSending>(entry: &'a Handoff<T>, posted: &Posted) -> Aside<'a, T> {
+    let Some(mut held) = entry.claim_aside() else {
+        return Aside::None;
+    };
+    let sending = held.sending();
+    if sending.is_old || posted.has(sending) {
+        return Aside::Posted(held);
     }
+    sending.is_old = true;
+    held.put_aside();
+    Aside::Waits
 }

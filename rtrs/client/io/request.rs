@@ -13,7 +13,13 @@ use rtrs_core::proto::{
     invalidation::Keys, //
 };
 
-use crate::client::io::transfer::AnyTransfer;
+use crate::client::io::{
+    postponed::{
+        HasSending,
+        Sending, //
+    },
+    transfer::AnyTransfer, //
+};
 
 /// How a request's data is mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,8 +79,8 @@ pub(crate) struct InFlight {
     pub(crate) tail_len: u32,
     /// The server was asked to invalidate the key of the read, and can be believed.
     pub(crate) is_asked: bool,
-    /// Counts the sendings with a key that the server uses.
-    pub(crate) number: u32,
+    /// The last sending with a key that the server uses.
+    pub(crate) sending: Sending,
     /// The clock when the request was sent.
     pub(crate) sent_at: u64,
     /// The result of the response, once it has come.
@@ -100,7 +106,7 @@ impl InFlight {
             data: DataMapping::None,
             tail_len: 0,
             is_asked: false,
-            number: 0,
+            sending: Sending::NONE,
             sent_at: 0,
             result: Ok(()),
             cid: 0,
@@ -118,13 +124,13 @@ impl InFlight {
         match data {
             DataMapping::FastReg => self.stale = Some(self.mr.key()),
             DataMapping::FastRegRead => {
-                self.number = self.number.wrapping_add(1);
+                self.sending.next();
                 self.stale = None;
                 self.tail_len = tail_len;
             }
             DataMapping::Sges | DataMapping::None => {}
         }
-        self.number
+        self.sending.number()
     }
 
     /// Returns the remote address of byte `offset` of the chunk.
@@ -135,5 +141,11 @@ impl InFlight {
             addr: self.chunk.addr.wrapping_add(u64::from(offset)),
             key: self.chunk.rkey,
         }
+    }
+}
+
+impl HasSending for InFlight {
+    fn sending(&mut self) -> &mut Sending {
+        &mut self.sending
     }
 }

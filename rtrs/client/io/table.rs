@@ -29,7 +29,11 @@ use rtrs_core::proto::{
 };
 
 use crate::client::io::{
-    postponed::Posted,
+    postponed::{
+        self,
+        Aside,
+        Posted, //
+    },
     request::{
         DataMapping,
         InFlight, //
@@ -72,6 +76,11 @@ impl Entry {
             request: Handoff::new(InFlight::new(mr)),
             posted: Posted::new(),
         }
+    }
+
+    /// Looks for an answer that was put aside, as [`postponed::look`] says.
+    pub(crate) fn look_aside(&self) -> Aside<'_, InFlight> {
+        postponed::look(&self.request, &self.posted)
     }
 }
 

@@ -24,6 +24,7 @@ use rtrs_core::proto::{
 
 use crate::client::io::{
     connection::ConnectionContext,
+    postponed::Aside,
     table::RequestTable,
     transfer::IoQueue, //
 };
@@ -115,18 +116,26 @@ impl Connections {
         }
     }
 
-    /// Notes that a grace period begins, for the invalidations that are postponed.
-    pub(crate) fn grow_old(&self) {
-        for connection in &self.list {
-            connection.qp.handler().postponed.grow_old();
+    /// Goes on with the answers that were put aside, as far as their requests are posted. Returns
+    /// whether others stay: for those a grace period is to be waited for before the next call.
+    pub(crate) fn take_up_answers(&self) -> bool {
+        let mut are_others = false;
+        for (id, entry) in (0..=u16::MAX).zip(self.requests.entries.iter()) {
+            let held = match entry.look_aside() {
+                Aside::None => continue,
+                Aside::Waits => {
+                    are_others = true;
+                    continue;
+                }
+                Aside::Posted(held) => held,
+            };
+            // It was sent on one of these.
+            match self.list.get(usize::from(held.cid)) {
+                Some(Connection { qp, .. }) => qp.handler().invalidate_posted(qp, held, id),
+                None => held.arm(),
+            }
         }
-    }
-
-    /// Posts the invalidations that have waited for the last grace period.
-    pub(crate) fn post_postponed(&self) {
-        for connection in &self.list {
-            connection.qp.handler().post_postponed(&connection.qp);
-        }
+        are_others
     }
 
     /// Handles the completions of sends, now and when more come that requests wait for.

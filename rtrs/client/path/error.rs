@@ -70,8 +70,6 @@ pub(crate) enum PathError {
     MessageId(u32),
     /// A response for a request that is not in flight on this connection.
     NotInFlight(u16),
-    /// A response for a request that was not posted, beside many others of the kind.
-    Unposted(u16),
     /// A new key that is invalid.
     Rkey(RkeyError),
     /// A response to a read without the end of its data.
@@ -188,9 +186,6 @@ impl fmt::Display for PathError {
             }
             PathError::NotInFlight(id) => f.write_fmt(fmt!(
                 "server answered request {id}, which is not in flight here"
-            )),
-            PathError::Unposted(id) => f.write_fmt(fmt!(
-                "server answered request {id}, and many others, before it was sent"
             )),
             PathError::Rkey(RkeyError::Truncated) => f.write_str("server sent a new key cut short"),
             PathError::Rkey(RkeyError::Kind(k)) => {

@@ -56,6 +56,7 @@ use crate::client::path::{
     Path,
     HEARTBEAT,
     POLL_SEND_CQS,
+    PUT_ASIDE,
     RECONNECT,
     TEAR_DOWN,
 };
@@ -381,6 +382,7 @@ impl Path {
         if let Some(connections) = self.connections.replace(None) {
             let drained = self.end_sends(&connections);
             drop(workqueue::cancel_sync::<_, POLL_SEND_CQS>(self));
+            drop(workqueue::cancel_sync::<_, PUT_ASIDE>(self));
             let down = self.session.path_down();
             if let Ok(drained) = &drained {
                 self.give_on(&connections, drained, down);

@@ -5,6 +5,7 @@
 pub mod atomic;
 pub mod rcu;
 
+pub use crate::folder::handoff::{Handoff, Held};
 pub use loom::sync::Arc;
 
 use crate::prelude::{Flags, Result};

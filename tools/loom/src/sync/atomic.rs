@@ -68,22 +68,10 @@ atomic!(
     u32
 );
 atomic!(
-    /// An atomic number of 64 bits.
-    AtomicU64,
-    u64
-);
-atomic!(
     /// An atomic pointer.
     AtomicPtr<T>,
     *mut T
 );
-
-impl AtomicU64 {
-    /// As of `core`.
-    pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-        self.cell().fetch_or(value, order)
-    }
-}
 
 impl AtomicU32 {
     /// As of `core`.
