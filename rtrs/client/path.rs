@@ -152,6 +152,9 @@ pub(crate) struct Path {
     /// Set while the path is connected. The teardown must be alone with what it takes out, as it
     /// renews regions whose keys may be valid.
     pub(crate) connections: RcuLent<Connections>,
+    /// Set while messages are sent over connections that are not published yet: their completions
+    /// are handled as those of the others.
+    asked: RcuLent<Connections>,
     #[pin]
     tear_down: DelayedWork<Path, TEAR_DOWN>,
     #[pin]
@@ -274,6 +277,7 @@ impl Path {
                 question <- Question::new(),
                 stats,
                 connections: RcuLent::new(None),
+                asked: RcuLent::new(None),
                 tear_down <- new_delayed_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),
@@ -339,10 +343,20 @@ impl Path {
         self.with_connections(Connections::poll_send_cq_or_notify);
     }
 
-    /// Calls `deed` for the connections of a path that is connected.
+    /// Calls `deed` for the connections that the path has, published to senders or not.
     fn with_connections<R>(&self, deed: impl FnOnce(&Connections) -> R) -> Option<R> {
         let guard = rcu::read_lock();
-        self.connections.read(&guard).map(deed)
+        let published = self.connections.read(&guard);
+        published.or_else(|| self.asked.read(&guard)).map(deed)
+    }
+
+    /// Calls `ask`, which sends messages over `connections`, before they are published to senders.
+    /// Sleeps.
+    pub(crate) fn asking<R>(&self, connections: &Arc<Connections>, ask: impl FnOnce() -> R) -> R {
+        drop(self.asked.replace(Some(connections.clone())));
+        let answer = ask();
+        drop(self.asked.replace(None));
+        answer
     }
 
     /// Returns the ends for the connection manager.

@@ -44,6 +44,11 @@ impl Path {
             });
             self.carry_out(stale_connection);
             if let Some(is_up) = is_up {
+                if is_up {
+                    // A message may have ended its wait before its answer came.
+                    self.queue_put_aside();
+                    self.queue_poll_send_cqs();
+                }
                 return Ok(is_up);
             }
         }

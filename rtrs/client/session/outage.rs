@@ -173,7 +173,7 @@ impl Session {
     pub(crate) fn admit(
         &self,
         path: &Arc<Path>,
-        connections: &Connections,
+        connections: &Arc<Connections>,
     ) -> Result<Admission, PathError> {
         let availability = self.availability.lock();
         let admission = availability.state.admission();
@@ -190,7 +190,7 @@ impl Session {
             session: self,
             connections,
         };
-        match events.validate_path(&one_path) {
+        match path.asking(connections, || events.validate_path(&one_path)) {
             Ok(true) => Ok(admission),
             Ok(false) => {
                 if let Some(paths) = self.paths.get() {

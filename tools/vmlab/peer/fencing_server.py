@@ -42,7 +42,7 @@ class FencingServer(Server):
 
     def __init__(self, peer: ScriptedPeer, answer: Callable[[FencingServer, Endpoint, int], None], holds: bool) -> None:
         super().__init__(peer, Lies())
-        self.answer, self.holds = answer, holds
+        self.answer, self.holds, self.invalidates = answer, holds, answer is not left
         self.lives: list[Path] = []
         self.by_uuid: dict[bytes, Path] = {}
         self.path = Path(0)                         # the one that is being served
@@ -100,9 +100,9 @@ class FencingServer(Server):
         self.asked_key = key if flags & m.NEED_INVAL else 0
 
     def respond(self, end: Endpoint, chunk: int, errno: int = 0, kind: int = m.IMM_RESPONSE) -> None:
-        """With the invalidation that the client has asked for: a path that is not up yet depends on it."""
+        """With the invalidation that the client has asked for."""
         key, self.asked_key = self.asked_key, 0
-        if key:
+        if key and self.invalidates:
             end.post("sendinv", SEND, 0, key=key)
             kind = m.IMM_RESPONSE_INVALIDATED
         super().respond(end, chunk, errno, kind)
@@ -172,7 +172,12 @@ def twice(server: FencingServer, end: Endpoint, number: int) -> None:
     server.fenced(end, number)
 
 
-ANSWERS = {answer.__name__: answer for answer in (late, never, another, twice, validated)}
+def left(server: FencingServer, end: Endpoint, number: int) -> None:
+    """At once. It leaves the invalidation of all keys to the client, also on a path that is not up yet."""
+    server.fenced(end, number)
+
+
+ANSWERS = {answer.__name__: answer for answer in (late, never, another, twice, validated, left)}
 
 if __name__ == "__main__":
     name = sys.argv[1]
