@@ -179,7 +179,7 @@ def test_a_node_that_waits_keeps_no_one_waiting(vm: Lab) -> None:
         machine, mount = vm.server, liar.mount
         liar.turn("waits")
         first = Waiting(liar, "held0", enter)
-        ge(python(machine, LOCKED), 1, "pages that are locked while it waits")
+        until(lambda: python(machine, LOCKED), 10, "pages are locked while it waits")
         in_group(first, machine, enter)
         first.kill()
         second = Waiting(liar, "held1")
