@@ -6,8 +6,8 @@
 //! `unsafe`. A module is removed when the `kernel` crate provides the same.
 //!
 //! The scope is frozen: synchronisation, sysfs, module parameters, work queues, memory, checksums,
-//! small text files, and what these need. Another subsystem gets a crate of its own, as the block
-//! layer has `block_ext`. The tests are in a separate module, `kernel_ext_test`.
+//! compression, small text files, and what these need. Another subsystem gets a crate of its own,
+//! as the block layer has `block_ext`. The tests are in a separate module, `kernel_ext_test`.
 //!
 //! | Module | What |
 //! |---|---|
@@ -20,6 +20,7 @@
 //! | [`sysfs`] | classes, devices, directories, attributes, links |
 //! | [`pages`], [`scatterlist`], [`memory`] | pages, scatter lists, the amount of memory |
 //! | [`crc`] | checksums, of slices, pages and scatter lists |
+//! | [`lz4`] | compression |
 //! | [`random`], [`ida`] | random bytes, unique numbers |
 //! | [`file`], [`text`] | small text files of the kernel, owned strings |
 //! | [`ratelimit`], [`cpu`] | rate limits for log lines, the number of CPUs |
@@ -30,6 +31,7 @@ pub mod erased;
 pub mod errno;
 pub mod file;
 pub mod ida;
+pub mod lz4;
 pub mod memory;
 pub mod pages;
 pub mod param;

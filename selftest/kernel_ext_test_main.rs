@@ -35,13 +35,14 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 29] = [
+const PARTS: [Part; 30] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
     ("cursor", memory::cursor),
     ("crc", memory::crc),
     ("intervals", memory::intervals),
+    ("lz4", memory::lz4),
     ("percpu", memory::percpu),
     ("memory_scopes", memory::memory_scopes),
     ("random", memory::random),

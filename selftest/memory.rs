@@ -27,6 +27,10 @@ use kernel_ext::{
     },
     errno,
     ida::Ida,
+    lz4::{
+        decompress,
+        Compressor, //
+    },
     memory,
     pages::PageBlock,
     percpu::{
@@ -85,6 +89,64 @@ pub(super) fn crc() -> Result {
         block.crc32(0, PAGE_SIZE, PAGE_SIZE + 1).is_err(),
         "CRC-32 beyond the end",
     )
+}
+
+/// A block by the specification: a literal, a match of 22 bytes that begins one byte back, and the
+/// last five literals.
+const BLOCK: [u8; 11] = *b"\x1fa\x01\x00\x03\x50bcdef";
+const LZ4_BYTES: usize = 128;
+
+/// Round trips, blocks that do not fit, and ones that are damaged.
+pub(super) fn lz4() -> Result {
+    let mut compressor = Compressor::new()?;
+    let (mut text, mut any) = ([0u8; LZ4_BYTES], [0u8; LZ4_BYTES]);
+    random::fill(&mut any);
+    for (to, from) in text.iter_mut().zip(b"segment and column, ".iter().cycle()) {
+        *to = *from;
+    }
+    let (mut block, mut back) = ([0u8; 300], [0u8; LZ4_BYTES]);
+    for (from, most) in [(&[0; LZ4_BYTES], 16), (&text, 40), (&any, LZ4_BYTES + 2)] {
+        let len = compressor.compress(from, &mut block).ok_or(EIO)?;
+        check(len <= most, "the length of a block")?;
+        let (whole, rest) = block.split_at_mut(len);
+        check(decompress(whole, &mut back) == Some(LZ4_BYTES), "its bytes")?;
+        check(back == *from, "what was compressed")?;
+        let (short, _) = whole.split_at(len.saturating_sub(1));
+        check(decompress(short, &mut back) != Some(LZ4_BYTES), "cut short")?;
+        let (less, _) = back.split_at_mut(LZ4_BYTES - 1);
+        check(decompress(whole, less).is_none(), "room for less")?;
+        let (less, _) = rest.split_at_mut(len.saturating_sub(1));
+        check(compressor.compress(from, less).is_none(), "it does not fit")?;
+    }
+    check(compressor.compress(&text, &mut []).is_none(), "no room")?;
+    check(
+        decompress(&BLOCK, &mut back) == Some(28),
+        "a block that is known",
+    )?;
+    let (head, tail) = back.split_at(23);
+    check(
+        head == [b'a'; 23] && tail.starts_with(b"bcdef"),
+        "what it has",
+    )?;
+    let (short, _) = BLOCK.split_at(10);
+    check(decompress(short, &mut back).is_none(), "it ends too early")?;
+    check(decompress(&[], &mut back).is_none(), "no block")?;
+    check(decompress(&[0], &mut back) == Some(0), "an empty one")?;
+    damaged_blocks(&mut back)
+}
+
+/// Blocks of random bytes write nothing behind the room that there is.
+fn damaged_blocks(back: &mut [u8; LZ4_BYTES]) -> Result {
+    let mut damaged = [0u8; 64];
+    let (to, guard) = back.split_at_mut(LZ4_BYTES / 2);
+    guard.fill(0xa5);
+    for _ in 0..1000 {
+        random::fill(&mut damaged);
+        let len = decompress(&damaged, to);
+        check(len.is_none_or(|len| len <= to.len()), "more than fits")?;
+        check(guard.iter().all(|byte| *byte == 0xa5), "behind the room")?;
+    }
+    Ok(())
 }
 
 const T10: Checksum = Checksum::CrcT10Dif;

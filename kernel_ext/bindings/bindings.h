@@ -3,4 +3,5 @@
 #include <linux/crc-t10dif.h>
 #include <linux/crc32.h>
 #include <linux/crc64.h>
+#include <linux/lz4.h>
 #include "helpers.h"
