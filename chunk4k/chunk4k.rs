@@ -55,7 +55,7 @@ pub const RESERVED_LEN: usize = 36;
 
 /// A chunk.
 pub type Chunk = [u8; CHUNK_LEN];
-/// What follows the data.
+/// The bytes that follow the data.
 pub type MetadataBytes = [u8; METADATA_LEN];
 
 /// The checksums, in zlib's convention: `before` is the checksum of what comes first, 0 for

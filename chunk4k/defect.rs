@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a chunk is not what it should be.
+//! The reasons why a chunk is not what it should be.
 
 use core::fmt;
 
-/// Why a chunk is not what it should be. Positions are bytes of the chunk.
+/// The reason why a chunk is not what it should be. Positions are bytes of the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// The checksum of the chunk is not that of its bytes. Nothing else in it counts.
     Crc {
         /// The checksum in the chunk.
         stored: u32,
-        /// That of its bytes.
+        /// The checksum of its bytes.
         computed: u32,
     },
-    /// It is another chunk.
+    /// The chunk is another one.
     Id {
         /// The number in the chunk.
         found: u64,
@@ -23,31 +23,31 @@ pub enum Defect {
     },
     /// A byte that must be 0 is not.
     Reserved {
-        /// Where.
+        /// The position of the byte.
         at: usize,
-        /// What is there.
+        /// The byte that is there.
         found: u8,
     },
-    /// It belongs to another object.
+    /// The chunk belongs to another object.
     Object {
         /// The object in the chunk.
         found: u128,
         /// The object that was asked for.
         expected: u128,
     },
-    /// It is an old state.
+    /// The chunk is an old state.
     Generation {
         /// The generation in the chunk.
         found: u64,
         /// The least that it may have.
         least: u64,
     },
-    /// It has more data than fits.
+    /// The chunk has more data than fits.
     Length {
         /// The bytes that it claims to use.
         found: u16,
     },
-    /// It has flags that do not exist, or is not an extended chunk.
+    /// The chunk has flags that do not exist, or is not an extended chunk.
     Flags {
         /// The flags.
         found: u16,
@@ -57,7 +57,7 @@ pub enum Defect {
     DataCrc {
         /// The checksum in the chunk.
         stored: u32,
-        /// That of its bytes.
+        /// The checksum of the bytes.
         computed: u32,
     },
 }

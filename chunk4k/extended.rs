@@ -25,10 +25,10 @@ const CRC32C: u16 = 1 << 1;
 const LZ4: u16 = 1 << 2;
 const ALL: u16 = EXTENDED | CRC32C | LZ4;
 
-/// Where the 4 bytes begin that are 0.
+/// The position of the 4 bytes that are 0.
 const ZERO_AT: usize = 4088;
 
-/// Which checksum a chunk has.
+/// The kind of checksum that a chunk has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// CRC-32 of IEEE 802.3.
@@ -55,7 +55,7 @@ impl Algorithm {
     }
 }
 
-/// What a chunk holds besides its data.
+/// The content of a chunk besides its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// The number of the chunk.
@@ -64,7 +64,7 @@ pub struct Metadata {
     pub object: u128,
     /// Counts the states of the object.
     pub generation: u64,
-    /// How many bytes of data are used, at most [`DATA_LEN`].
+    /// The bytes of data that are used, at most [`DATA_LEN`].
     pub data_len_bytes: u16,
     /// The checksum, of the chunk and of the data.
     pub algorithm: Algorithm,
@@ -72,7 +72,7 @@ pub struct Metadata {
     pub is_lz4: bool,
 }
 
-/// What a reader knows of a chunk.
+/// The values that a reader expects of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     /// The number of its place.

@@ -25,10 +25,10 @@ use crate::{
     RESERVED_LEN, //
 };
 
-/// Where the reserved bytes begin in a chunk.
+/// The position of the reserved bytes in a chunk.
 const RESERVED_AT: usize = DATA_LEN + 8;
 
-/// What a chunk holds besides its data.
+/// The content of a chunk besides its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     id: u64,

@@ -146,14 +146,14 @@ macro_rules! words {
 
 /// A state machine whose steps are recorded.
 pub trait Machine: Words {
-    /// What the machine is called in the lines of its records.
+    /// The name of the machine in the lines of its records.
     const NAME: &'static str;
-    /// What happens.
+    /// An event of the machine.
     type Event: Words + Copy + fmt::Debug;
-    /// What is decided.
+    /// The decision about an event.
     type Effect: Words + Copy + fmt::Debug;
-    /// What the driver is about to do. It is recorded before it is done, so that what follows from
-    /// it is recorded later.
+    /// An operation that the driver is about to carry out. It is recorded before it is done, so
+    /// that what follows from it is recorded later.
     type Operation: Words + Copy + PartialEq + fmt::Debug;
 
     /// Handles an event: changes the state and returns what was decided.
@@ -164,9 +164,9 @@ pub trait Machine: Words {
 pub enum Entry<'a, M: Machine> {
     /// An event was handled.
     Step {
-        /// What happened.
+        /// The event that happened.
         event: M::Event,
-        /// What was decided.
+        /// The decision about it.
         effect: M::Effect,
         /// The machine after that.
         after: &'a M,

@@ -9,9 +9,9 @@ use crate::errno::Errno;
 /// The reason why a number is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberError {
-    /// Not a number (`EINVAL`).
+    /// The text is not a number (`EINVAL`).
     Invalid,
-    /// Too large or too small (`ERANGE`).
+    /// The number is too large or too small (`ERANGE`).
     Range,
 }
 

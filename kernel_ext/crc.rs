@@ -65,7 +65,8 @@ impl Checksum {
         unsafe { self.update_raw(value, data.as_ptr(), data.len()) }
     }
 
-    /// As [`Self::update`], with memory that may change meanwhile: then the result is any.
+    /// Does what [`Self::update`] does, with memory that may change meanwhile: then the result is
+    /// any.
     ///
     /// # Safety
     ///

@@ -20,7 +20,7 @@
 //! | [`sysfs`] | classes, devices, directories, attributes, links |
 //! | [`pages`], [`scatterlist`], [`memory`] | pages, scatter lists, the amount of memory |
 //! | [`crc`] | checksums, of slices, pages and scatter lists |
-//! | [`lz4`] | compression |
+//! | [`lz4`], [`xor`] | compression, the XOR of memory |
 //! | [`random`], [`ida`] | random bytes, unique numbers |
 //! | [`file`], [`text`] | small text files of the kernel, owned strings |
 //! | [`ratelimit`], [`cpu`] | rate limits for log lines, the number of CPUs |
@@ -43,6 +43,7 @@ pub mod sync;
 pub mod sysfs;
 pub mod text;
 pub mod workqueue;
+pub mod xor;
 
 use kernel::prelude::*;
 

@@ -39,8 +39,8 @@ pub fn without_io<R>(work: impl FnOnce() -> R) -> R {
 /// Runs `work` as [`without_io`]; in addition its allocations do not wait for reclaim: they may use
 /// the memory reserves (`memalloc_noreclaim_save()`), or fail.
 ///
-/// For work that frees memory, such as reconnecting a disk on which dirty pages and swap wait. The
-/// work must be bounded, as it shares the reserves: without them the network cannot receive either.
+/// For work that frees memory, such as reconnecting a disk to which pages are swapped out. The work
+/// must be bounded, as it shares the reserves: without them the network cannot receive either.
 pub fn from_reserves<R>(work: impl FnOnce() -> R) -> R {
     scope(true, work)
 }

@@ -59,7 +59,7 @@ pub struct SgHeader {
     mapping: DmaMapping,
 }
 
-/// For whom a list is mapped.
+/// The device for which a list is mapped, and the direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DmaMapping {
     /// The address of the device's structure, as its identity: it is compared only.

@@ -18,7 +18,7 @@ pub mod users;
 pub mod wait_queue;
 
 pub use box_cell::BoxCell;
-pub use completion::Completion;
+pub use completion::{CompleteOnDrop, Completion};
 pub use global::{Global, GlobalGuard};
 pub use grace_arc::GraceArc;
 pub use handoff::{Handoff, Held};

@@ -65,7 +65,7 @@ use kernel::{
 pub struct Flags(u32);
 
 impl Flags {
-    /// Not bound to the CPU that queues (`WQ_UNBOUND`).
+    /// Work is not bound to the CPU that queues (`WQ_UNBOUND`).
     pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
     /// Bound to the CPU that queues (`WQ_PERCPU`).
     pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);

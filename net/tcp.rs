@@ -35,14 +35,14 @@ use kernel_ext::{
 };
 use net_ext_sys as raw;
 
-/// What is done while the peer is silent.
+/// The probes that are sent while the peer is silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// After so many seconds of silence the first probe is sent; 1 to 32767.
+    /// The seconds of silence after which the first probe is sent; 1 to 32767.
     pub idle_s: u16,
     /// The seconds between probes; 1 to 32767.
     pub interval_s: u16,
-    /// After so many probes without an answer the connection is lost; 1 to 127.
+    /// The number of probes without an answer after which the connection is lost; 1 to 127.
     pub probes: u8,
 }
 

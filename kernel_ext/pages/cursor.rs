@@ -11,7 +11,7 @@ use super::{
 use core::marker::PhantomData;
 use kernel::prelude::*;
 
-/// What is left of a part of a [`PageBlock`]. Whether that lies in the block was checked once; each
+/// The rest of a part of a [`PageBlock`]. Whether that lies in the block was checked once; each
 /// step only checks that enough is left.
 ///
 /// # Examples

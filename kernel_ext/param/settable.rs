@@ -21,7 +21,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// What texts a parameter takes, and which values they stand for.
+/// The texts that a parameter takes, and the values that they stand for.
 pub trait Rule: Sync + 'static {
     /// Returns the value that `text` stands for, or the error for who writes it.
     fn parse(&self, text: &CStr) -> Result<u32>;

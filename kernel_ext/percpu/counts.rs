@@ -12,7 +12,7 @@ use kernel::prelude::*;
 /// The counts of one CPU.
 #[repr(C)]
 struct Part<const N: usize> {
-    /// Only this CPU adds.
+    /// Counts to which this CPU alone adds.
     counts: [AtomicU64; N],
     /// Their values at the last reset.
     reset_at: [AtomicU64; N],
@@ -123,7 +123,7 @@ unsafe fn add_here<const I: usize>(counts: *const AtomicU64, n: u64) {
     }
 }
 
-/// As [`add_here`] with 1, which needs no register.
+/// Adds 1 as [`add_here`] does; needs no register.
 ///
 /// # Safety
 ///
@@ -156,7 +156,7 @@ unsafe fn add_here<const I: usize>(counts: *const AtomicU64, n: u64) {
     unsafe { &*count.wrapping_add(I) }.fetch_add(n, Ordering::SeqCst);
 }
 
-/// As [`add_here`] with 1.
+/// Adds 1 as [`add_here`] does.
 ///
 /// # Safety
 ///

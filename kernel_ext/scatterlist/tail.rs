@@ -12,7 +12,7 @@ use kernel::{
 /// The end of a list's memory, cut off.
 #[derive(Clone, Copy)]
 pub struct Tail {
-    /// Where it lies; valid as long as the memory of the list.
+    /// The address of the memory; valid as long as the memory of the list.
     pub address: *mut u8,
     /// Its bytes, less than a page.
     pub len_bytes: u32,

@@ -11,6 +11,7 @@ use kernel::{
     bindings,
     error::to_result,
     prelude::*,
+    sync::Arc,
     time::msecs_to_jiffies,
     types::Opaque, //
 };
@@ -126,5 +127,22 @@ impl Completion {
             1.. => Ok(()),
             _ => Err(ERESTARTSYS),
         }
+    }
+}
+
+/// Completes a [`Completion`] when it is dropped: the last field of what others wait for the end
+/// of, so that all of it is gone then.
+pub struct CompleteOnDrop(Arc<Completion>);
+
+impl CompleteOnDrop {
+    /// Creates one for `completion`.
+    pub fn new(completion: Arc<Completion>) -> Self {
+        Self(completion)
+    }
+}
+
+impl Drop for CompleteOnDrop {
+    fn drop(&mut self) {
+        self.0.complete_all();
     }
 }

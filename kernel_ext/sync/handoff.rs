@@ -45,7 +45,7 @@ const HELD: u32 = 1;
 const HELD_NOTED: u32 = 2;
 /// No [`Held`] exists, and the cell waits for a claim.
 const ARMED: u32 = 3;
-/// As `ARMED`, and the event was signaled.
+/// The cell waits as with `ARMED`, and the event was signaled.
 const SIGNALED: u32 = 4;
 /// No [`Held`] exists, and the cell waits for the event only.
 const WAITING: u32 = 5;
@@ -105,8 +105,8 @@ impl<T> Handoff<T> {
         self.claim_waiting().map(|(held, _)| held)
     }
 
-    /// As [`Self::claim`], and returns whether the cell had been claimed before: it waited for its
-    /// event only, or was put aside.
+    /// Claims a cell as [`Self::claim`] does, and returns whether it had been claimed before: it
+    /// waited for its event only, or was put aside.
     #[must_use = "the cell is released at once"]
     pub fn claim_waiting(&self) -> Option<(Held<'_, T>, bool)> {
         loop {

@@ -84,7 +84,7 @@ impl<T> RcuArc<T> {
         self.get_with(&rcu::read_lock())
     }
 
-    /// As [`RcuArc::get`], under the guard of the caller.
+    /// Returns a counted reference as [`RcuArc::get`] does, under the guard of the caller.
     #[inline(always)]
     pub fn get_with(&self, guard: &rcu::Guard) -> Option<Arc<T>> {
         let value = ptr::from_ref(self.read(guard)?);

@@ -12,11 +12,11 @@ use core::{
     mem::MaybeUninit, //
 };
 
-/// Not set.
+/// The value is not set.
 const EMPTY: u8 = 0;
-/// A caller is setting it.
+/// A caller is setting the value.
 const BUSY: u8 = 1;
-/// Set.
+/// The value is set.
 const SET: u8 = 2;
 
 /// A value that is set at most once.

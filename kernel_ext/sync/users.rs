@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who uses something now, counted without locked instructions, until it is closed.
+//! The uses of an object, counted without locked instructions, until it is closed.
 //!
 //! `struct percpu_ref` does the same by two calls, each with a section of RCU, for a use.
 //!
@@ -25,7 +25,7 @@ const ENDED: usize = 1;
 
 /// New uses are permitted.
 const OPEN: u32 = 0;
-/// They are refused by CPUs that see this.
+/// New uses are refused by CPUs that see this.
 const CLOSED: u32 = 1;
 /// All CPUs have seen that.
 const SEEN: u32 = 2;

@@ -49,9 +49,9 @@ type Show = unsafe fn(*const c_void, *const bindings::attribute, &mut ShowBuffer
 type Store =
     unsafe fn(*const c_void, *const bindings::attribute, &StoreContext<'_>, &str) -> Result;
 
-/// What of a directory is being removed. A store function that removes its own file and the end of
-/// the directory take turns: the kernel finds the file by a pointer of the kobject, which it clears
-/// before it waits for store functions.
+/// The part of a directory that is being removed. A store function that removes its own file and
+/// the end of the directory take turns: the kernel finds the file by a pointer of the kobject,
+/// which it clears before it waits for store functions.
 pub(super) struct Removal(AtomicU8);
 
 impl Removal {
