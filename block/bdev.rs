@@ -13,15 +13,15 @@ use core::ptr::{
     self,
     NonNull, //
 };
-use kernel::{bindings, error::from_err_ptr, ffi::c_void, prelude::*};
+use kernel::{bindings, error::from_err_ptr, ffi::c_void, prelude::*, sync::Arc};
 use kernel_ext::sysfs::AsKobject;
 
-/// How a device is opened.
+/// The mode in which a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// For reading.
+    /// Reading.
     ReadOnly,
-    /// For reading and writing.
+    /// Reading and writing.
     ReadWrite,
 }
 
@@ -29,15 +29,40 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskId(usize);
 
+/// Owner of devices that nothing else may use: a disk that is made of them, for one. Clones are the
+/// same holder, of which one does not keep the other out.
+#[derive(Clone)]
+pub struct Holder(Arc<u8>);
+
+impl Holder {
+    /// Creates one that has no device.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new() -> Result<Self> {
+        // A byte, so that its address is that of no other holder.
+        Ok(Self(Arc::new(0, GFP_KERNEL)?))
+    }
+
+    /// Returns what the block layer compares.
+    fn as_raw(&self) -> *mut c_void {
+        Arc::as_ptr(&self.0).cast_mut().cast()
+    }
+}
+
 /// An open block device; closed on drop (process context, may sleep).
 ///
 /// # Invariants
 ///
-/// `file` is an open file of the block device `bdev`, opened for writing if `writable`.
+/// `file` is an open file of the block device `bdev`, opened for writing if `writable`, and claimed
+/// by `holder` if there is one.
 pub struct BlockDevice {
     file: NonNull<bindings::file>,
     bdev: NonNull<bindings::block_device>,
     writable: bool,
+    // Its address is no other holder's before the device is closed.
+    holder: Option<Holder>,
 }
 
 // SAFETY: An open device is not tied to a task.
@@ -61,42 +86,41 @@ impl BlockDevice {
     /// Process context, may sleep. The errors are those of the C function: `ENOENT`, `ENOTBLK`,
     /// `EACCES` (read-only device for writing), `ENXIO`, ...
     pub fn open(path: &CStr, mode: Mode) -> Result<Self> {
-        Self::open_by(path, mode, ptr::null_mut())
+        Self::open_by(path, mode, None)
     }
 
-    /// As [`open`](Self::open), for itself: file systems, other exclusive users and programs that
-    /// open the device with `O_EXCL` are kept out. Users of this function are not kept out by each
-    /// other.
+    /// Opens a device as [`open`](Self::open) does, for `holder` alone: file systems, other holders
+    /// and programs that open the device with `O_EXCL` are kept out.
     ///
     /// # Errors
     ///
     /// `EBUSY` if another has it for itself, and those of [`open`](Self::open).
-    pub fn open_exclusively(path: &CStr, mode: Mode) -> Result<Self> {
-        /// Its address says who holds a device.
-        static HOLDER: u8 = 0;
-        Self::open_by(path, mode, (&raw const HOLDER).cast_mut().cast())
+    pub fn open_exclusively(path: &CStr, mode: Mode, holder: &Holder) -> Result<Self> {
+        Self::open_by(path, mode, Some(holder.clone()))
     }
 
-    fn open_by(path: &CStr, mode: Mode, holder: *mut c_void) -> Result<Self> {
+    fn open_by(path: &CStr, mode: Mode, holder: Option<Holder>) -> Result<Self> {
         let writable = mode == Mode::ReadWrite;
         let mut flags = raw::BLOCK_EXT_BLK_OPEN_READ;
         if writable {
             flags |= raw::BLOCK_EXT_BLK_OPEN_WRITE;
         }
-        // SAFETY: The path is NUL-terminated; the holder is NULL or an address that no other code
-        // uses, and is not dereferenced, as there are no operations of one.
+        let claim = holder.as_ref().map_or(ptr::null_mut(), Holder::as_raw);
+        // SAFETY: The path is NUL-terminated; `claim` is NULL or the address of a byte that lives
+        // until the device is closed, and is not dereferenced, as there are no operations of it.
         let file = unsafe {
-            bindings::bdev_file_open_by_path(path.as_char_ptr(), flags, holder, ptr::null())
+            bindings::bdev_file_open_by_path(path.as_char_ptr(), flags, claim, ptr::null())
         };
         let file = NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?;
         // SAFETY: The file has just been opened as that of a block device.
         let bdev = unsafe { bindings::file_bdev(file.as_ptr()) };
-        // INVARIANT: The file is open, and `bdev` its device.
+        // INVARIANT: The file is open, and `bdev` its device, claimed by the holder.
         Ok(BlockDevice {
             file,
             // SAFETY: The file of a block device always has one.
             bdev: unsafe { NonNull::new_unchecked(bdev) },
             writable,
+            holder,
         })
     }
 
@@ -104,6 +128,12 @@ impl BlockDevice {
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    /// Returns whether the device was opened by [`Self::open_exclusively`].
+    #[inline]
+    pub fn is_exclusive(&self) -> bool {
+        self.holder.is_some()
     }
 
     /// Returns the size in sectors; 0 when the medium is gone.
@@ -125,6 +155,14 @@ impl BlockDevice {
     pub fn disk_id(&self) -> DiskId {
         // SAFETY: By the type invariants, the device lives; its disk does not change.
         DiskId(unsafe { (*self.as_raw()).bd_disk }.addr())
+    }
+
+    /// Returns whether its disk, or the one that it is a partition of, is provided by `module`.
+    pub fn is_provided_by(&self, module: &ThisModule) -> bool {
+        // SAFETY: By the type invariants, the device lives, and with it its disk, whose operations
+        // do not change.
+        let owner = unsafe { (*(*(*self.as_raw()).bd_disk).fops).owner };
+        owner == module.as_ptr()
     }
 
     /// Returns the device number (`dev_t`), the same for all names of a device.

@@ -173,8 +173,8 @@ impl<D: BioData> Bio<D> {
         Ok(())
     }
 
-    /// As [`Self::add_pages`], with pages that the data itself keeps; returns `EINVAL` if it has
-    /// none.
+    /// Adds data as [`Self::add_pages`] does, with pages that the data itself keeps; returns
+    /// `EINVAL` if it has none.
     #[inline]
     pub fn add_own_pages(
         &mut self,

@@ -17,6 +17,7 @@
 
 pub mod bdev;
 pub mod bio;
+pub mod blocking;
 pub mod disk;
 pub mod integrity;
 pub mod limits;

@@ -13,11 +13,13 @@
 
 mod fops;
 mod gendisk;
+mod holder;
 mod limits;
 mod quiesce;
 mod wwid;
 
 use super::{
+    bdev::BlockDevice,
     limits::Limits,
     major::Major,
     mq::{
@@ -27,7 +29,8 @@ use super::{
 };
 use core::{
     marker::PhantomData,
-    ops::Deref, //
+    ops::Deref,
+    ptr, //
 };
 pub(crate) use fops::drain;
 pub use gendisk::GenDisk;
@@ -35,6 +38,7 @@ use kernel::{
     bindings,
     fmt,
     prelude::*,
+    str::CStr,
     sync::Arc, //
 };
 use kernel_ext::{
@@ -49,6 +53,9 @@ pub use quiesce::Quiesced;
 
 /// The size of the largest disk in sectors (`BLK_DEV_MAX_SECTORS` in `block/blk.h`).
 pub const CAPACITY_SECTORS_MAX: u64 = i64::MAX as u64 >> 9;
+
+/// The variables of an event, and the null behind them.
+const VARIABLES_MAX: usize = 8;
 
 /// Minor numbers of the driver's own major number.
 #[derive(Clone, Copy)]
@@ -81,7 +88,7 @@ pub struct DiskConfig<'a> {
 /// Events about a disk for user space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uevent {
-    /// Something about the disk has changed.
+    /// A property of the disk has changed.
     Change,
     /// The disk is available again.
     Online,
@@ -124,9 +131,10 @@ impl State for Live {
 /// # Invariants
 ///
 /// The disk was added, and its removal has not begun, exactly if `S` is [`Live`]. There is one
-/// `Disk` for each [`Shared`].
+/// `Disk` for each [`Shared`]. The devices in `made_of` are linked to the disk, which is live then.
 pub struct Disk<T: Operations, S: State = Live> {
     shared: DiskRef<T>,
+    made_of: KVec<Arc<BlockDevice>>,
     _state: PhantomData<S>,
 }
 
@@ -166,6 +174,7 @@ impl<T: Operations> Disk<T, New> {
         // INVARIANT: The disk is new, and so is `Shared`.
         Ok(Self {
             shared: DiskRef(Arc::new(shared, GFP_KERNEL)?),
+            made_of: KVec::new(),
             _state: PhantomData,
         })
     }
@@ -182,6 +191,7 @@ impl<T: Operations> Disk<T, New> {
         // one `Disk` of it.
         Ok(Disk {
             shared: (*self).clone(),
+            made_of: KVec::new(),
             _state: PhantomData,
         })
     }
@@ -217,6 +227,17 @@ impl<T: Operations> Disk<T> {
     /// Sends an event about the disk to user space; an error is ignored. Sleeps, but its memory
     /// waits for no IO: that of this disk may wait for the caller.
     pub fn uevent(&self, event: Uevent) {
+        self.uevent_with(event, &[None; 0]);
+    }
+
+    /// Sends an event as [`uevent`](Self::uevent) does, with variables of the form `NAME=value`.
+    pub fn uevent_with<const N: usize>(&self, event: Uevent, variables: &[Option<&CStr>; N]) {
+        const { assert!(N < VARIABLES_MAX, "the list ends with null") };
+        let mut list = [ptr::null_mut(); VARIABLES_MAX];
+        for (to, variable) in list.iter_mut().zip(variables.iter().flatten()) {
+            // CAST: The function reads them only.
+            *to = variable.as_char_ptr().cast_mut();
+        }
         let action = match event {
             Uevent::Change => bindings::kobject_action_KOBJ_CHANGE,
             Uevent::Online => bindings::kobject_action_KOBJ_ONLINE,
@@ -224,8 +245,9 @@ impl<T: Operations> Disk<T> {
         };
         memory::without_io(|| {
             // SAFETY: By the type invariants, the kobject of the disk is in sysfs, where it keeps
-            // its parents, until the disk is removed, which borrows `self` exclusively.
-            unsafe { bindings::kobject_uevent(self.as_kobject(), action) };
+            // its parents, until the disk is removed, which borrows `self` exclusively. The list
+            // ends with null, and it and its strings live until the call returns.
+            unsafe { bindings::kobject_uevent_env(self.as_kobject(), action, list.as_mut_ptr()) };
         });
     }
 }
@@ -241,6 +263,7 @@ impl<T: Operations, S: State> Deref for Disk<T, S> {
 impl<T: Operations, S: State> Drop for Disk<T, S> {
     fn drop(&mut self) {
         if S::IS_LIVE {
+            self.unlink_all();
             self.shared.unquiesce_for_good();
             // SAFETY: By the type invariants, the disk is live, and this is the end of its only
             // owner.
@@ -313,8 +336,8 @@ impl<T: Operations> DiskRef<T> {
         OpensForbidden(self.clone())
     }
 
-    /// As [`Self::forbid_open`], if the disk is not open. No open can succeed between the check and
-    /// a subsequent removal.
+    /// Makes opens fail as [`Self::forbid_open`] does, if the disk is not open. No open can succeed
+    /// between the check and a subsequent removal.
     ///
     /// Returns `EBUSY` if the disk is open, or if a task opens, closes or scans it now. Does not
     /// wait for that task, which may be waiting for IO.

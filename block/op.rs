@@ -89,7 +89,7 @@ impl Flags {
     pub const PRIO: Flags = Flags(1 << bindings::req_flag_bits___REQ_PRIO);
     /// Anticipate more IO after this one (`REQ_IDLE`).
     pub const IDLE: Flags = Flags(1 << bindings::req_flag_bits___REQ_IDLE);
-    /// On stable storage before it ends (`REQ_FUA`).
+    /// Ends when the data are on stable storage (`REQ_FUA`).
     pub const FUA: Flags = Flags(1 << bindings::req_flag_bits___REQ_FUA);
     /// Write back the volatile cache first (`REQ_PREFLUSH`).
     pub const PREFLUSH: Flags = Flags(1 << bindings::req_flag_bits___REQ_PREFLUSH);
@@ -97,8 +97,13 @@ impl Flags {
     pub const RAHEAD: Flags = Flags(1 << bindings::req_flag_bits___REQ_RAHEAD);
     /// Background IO (`REQ_BACKGROUND`).
     pub const BACKGROUND: Flags = Flags(1 << bindings::req_flag_bits___REQ_BACKGROUND);
+    /// Ends with `EAGAIN` instead of waiting until the device takes it, and with `EOPNOTSUPP` if
+    /// the device cannot do so (`REQ_NOWAIT`).
+    pub const NOWAIT: Flags = Flags(1 << bindings::req_flag_bits___REQ_NOWAIT);
     /// Polled completion (`REQ_POLLED`); meaningful on requests only.
     pub const POLLED: Flags = Flags(1 << bindings::req_flag_bits___REQ_POLLED);
+    /// Swaps a page out (`REQ_SWAP`); meaningful on requests only.
+    pub const SWAP: Flags = Flags(1 << bindings::req_flag_bits___REQ_SWAP);
     /// Do not free blocks when writing zeroes (`REQ_NOUNMAP`).
     pub const NOUNMAP: Flags = Flags(1 << bindings::req_flag_bits___REQ_NOUNMAP);
 
@@ -112,6 +117,7 @@ impl Flags {
         | Flags::PREFLUSH.0
         | Flags::RAHEAD.0
         | Flags::BACKGROUND.0
+        | Flags::NOWAIT.0
         | Flags::NOUNMAP.0;
 
     /// Returns the modifiers in `cmd_flags` or `bi_opf`.

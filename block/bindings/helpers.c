@@ -6,9 +6,12 @@
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/export.h>
+#include <linux/fs.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
+#include <linux/rcupdate.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 #include "helpers.h"
 
 bool block_ext_helper_bdev_write_cache(struct block_device *bdev)
@@ -16,6 +19,25 @@ bool block_ext_helper_bdev_write_cache(struct block_device *bdev)
 	return bdev_write_cache(bdev);
 }
 EXPORT_SYMBOL_GPL(block_ext_helper_bdev_write_cache);
+
+/*
+ * Whether the disk or a partition of it is in use as swap: the inode of its device has S_SWAPFILE from swapon() to
+ * swapoff(). As diskstats_show() does: RCU frees partitions, and the inodes behind their devices.
+ */
+bool block_ext_helper_is_swapped_to(struct gendisk *disk)
+{
+	struct block_device *part;
+	bool is_swapped_to = false;
+	unsigned long index;
+
+	rcu_read_lock();
+	xa_for_each(&disk->part_tbl, index, part)
+		if (IS_SWAPFILE(part->bd_mapping->host))
+			is_swapped_to = true;
+	rcu_read_unlock();
+	return is_swapped_to;
+}
+EXPORT_SYMBOL_GPL(block_ext_helper_is_swapped_to);
 
 void *block_ext_helper_page_address(struct page *page)
 {

@@ -29,7 +29,7 @@ use kernel_ext::pages::PageBlock;
 pub(super) struct Frame<D: BioData> {
     pub(super) data: D,
     pub(super) pages: Option<Arc<PageBlock>>,
-    /// Nothing that has to be dropped.
+    /// The room for a description of tuples, with nothing in it that has to be dropped.
     pub(super) tuples: D::Tuples,
     bio: bindings::bio,
 }

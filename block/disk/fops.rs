@@ -100,7 +100,7 @@ unsafe fn release_as<T>(value: *mut c_void) {
 #[repr(C)]
 pub(super) struct DiskFops {
     table: bindings::block_device_operations,
-    /// How many reasons there are to make opens fail.
+    /// The number of reasons to make opens fail.
     forbidden: AtomicU32,
     has_module: AtomicBool,
     /// An NAA identifier of 8 bytes; 0 if there is none.

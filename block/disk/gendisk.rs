@@ -45,9 +45,9 @@ pub struct GenDisk {
 unsafe impl Send for GenDisk {}
 
 // SAFETY: Of a `gendisk` that other threads have, too, the methods with a shared reference read the
-// size and the number of opens, which are words; change the size and the partitions, under the
-// locks of the block layer, and the state, by atomic operations; and access the `DiskFops`, which
-// are `Sync`. All else is unsafe, or needs a `super::Disk`.
+// size, the number of opens and flags of inodes, which are words; change the size and the
+// partitions, under the locks of the block layer, and the state, by atomic operations; and access
+// the `DiskFops`, which are `Sync`. All else is unsafe, or needs a `super::Disk`.
 unsafe impl Sync for GenDisk {}
 
 impl GenDisk {
@@ -214,6 +214,14 @@ impl GenDisk {
         // operations.
         let openers = unsafe { lkmm::Atomic::from_ptr(openers) };
         openers.load(lkmm::Relaxed).unsigned_abs()
+    }
+
+    /// Returns whether the disk or a partition of it is in use as swap. Swap on what lies on it (a
+    /// file, a device) does not count: its requests have [`Flags::SWAP`](crate::Flags::SWAP). Any
+    /// context; that may change at any time.
+    pub fn is_swapped_to(&self) -> bool {
+        // SAFETY: By the type invariants, the disk lives, and its table of partitions with it.
+        unsafe { raw::block_ext_helper_is_swapped_to(self.as_raw()) }
     }
 
     /// Returns the size in sectors. Any context.

@@ -16,7 +16,7 @@ use kernel::{
     sync::Mutex, //
 };
 
-/// How often a disk is quiesced.
+/// The number of times that a disk is quiesced.
 #[pin_data]
 pub(super) struct Quiesce {
     /// Locked while the queue is quiesced or unquiesced, so that the two do not overlap.

@@ -33,21 +33,22 @@ pub(super) struct Bounce {
     tail: Option<Tail>,
 }
 
-/// Which way tuples are copied.
+/// The direction in which tuples are copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// From the request.
+    /// The direction from the request.
     Out,
-    /// To the request.
+    /// The direction to the request.
     In,
 }
 
 const INTEGRITY: u32 = 1 << bindings::req_flag_bits___REQ_INTEGRITY;
 
 impl<T: Operations> Request<T> {
-    /// As [`Self::map_sg`], followed by `extra_bytes` of `buffer`; returns their offset in it. What
-    /// is in front of them is the end of the data, if that does not end at a page: that of a write
-    /// was copied, and that of a read is copied back by [`Self::finish_bounce`].
+    /// Maps the list as [`Self::map_sg`] does, followed by `extra_bytes` of `buffer`; returns their
+    /// offset in it. What is in front of them is the end of the data, if that does not end at a
+    /// page: that of a write was copied, and that of a read is copied back by
+    /// [`Self::finish_bounce`].
     ///
     /// Any context. Returns `EIO` if the list or the buffer has no room, else as [`Self::map_sg`].
     pub fn map_sg_with(&mut self, buffer: &Arc<PageBlock>, extra_bytes: u32) -> Result<u32> {

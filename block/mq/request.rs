@@ -39,7 +39,7 @@ pub(super) struct Payload<T: Operations> {
     data: T::Pdu,
     /// The result, while the completion is on its way to the CPU that submitted the request.
     status: bindings::blk_status_t,
-    /// How often the request was started.
+    /// The number of times that the request was started.
     starts: u32,
     /// The memory behind its data, and the part of that which lies there.
     pub(super) bounce: Bounce,
