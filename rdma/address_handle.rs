@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where datagrams go.
+//! The addresses of datagrams.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -52,7 +52,7 @@ pub struct PortAddress {
     pub gid_index: u8,
 }
 
-/// How many routers a datagram may pass.
+/// The number of routers that a datagram may pass.
 const HOP_LIMIT: u8 = 64;
 
 impl PortAddress {

@@ -32,11 +32,11 @@ use kernel_ext::sync::atomic::{
 /// The context in which completions are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollContext {
-    /// In softirq context: handlers must not sleep.
+    /// Softirq context: handlers must not sleep.
     Softirq,
-    /// In process context, on a work queue bound to the CPU of the interrupt.
+    /// Process context, on a work queue bound to the CPU of the interrupt.
     Workqueue,
-    /// Only by [`Cq::poll`], in the caller's context; there are no interrupts.
+    /// The context of the caller of [`Cq::poll`], and no other; there are no interrupts.
     Direct,
 }
 
@@ -80,7 +80,7 @@ pub struct Cq {
     _device: Device,
 }
 
-/// What the event handlers of a queue use.
+/// The state that the event handlers of a queue use.
 struct Shared {
     notify: Option<Arc<dyn Notify>>,
     broken: AtomicBool,
@@ -96,9 +96,13 @@ impl Cq {
     ///
     /// `entries` must cover every send and receive of every queue pair on it, and two more per
     /// queue pair ([`QpConfig::cq_entries`](crate::QpConfig::cq_entries)). `vector` selects the
-    /// interrupt, modulo the number of vectors. Returns `EINVAL` if the device has no queues of
-    /// that length.
-    /// `notify` is told of an error of the queue; without it, the log is.
+    /// interrupt, modulo the number of vectors. `notify` is called after an error of the queue;
+    /// without it the error is logged.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `entries` is 0 or more than the device has in a queue, and those of
+    /// `ib_alloc_cq()`.
     pub fn new(
         device: &Device,
         entries: u32,
@@ -110,8 +114,9 @@ impl Cq {
         Ok(Arc::new(queue, GFP_KERNEL)?)
     }
 
-    /// As [`new`](Self::new) with [`PollContext::Direct`], for a queue whose [`Notify`] can be
-    /// [requested](Self::request_notify) where polling alone is not enough.
+    /// Allocates a queue with [`PollContext::Direct`], whose [`Notify`] can be
+    /// [requested](Self::request_notify) where polling alone is not enough; else as
+    /// [`new`](Self::new), with its errors. Sleeps.
     pub fn polled_with_notify(
         device: &Device,
         entries: u32,

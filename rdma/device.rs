@@ -160,12 +160,6 @@ impl Device {
         unsafe { sys::rdma_helper_keeps_page_offsets(self.as_raw()) }
     }
 
-    /// Returns whether memory regions may be made of segments with gaps between them.
-    pub fn sg_gaps(&self) -> bool {
-        self.attributes().kernel_cap_flags & u64::from(sys::ib_kernel_cap_flags_IBK_SG_GAPS_REG)
-            != 0
-    }
-
     /// Returns the number of completion vectors (interrupts), at least 1.
     pub fn comp_vectors(&self) -> u32 {
         // SAFETY: By the type invariants, the device is valid; the number does not change.

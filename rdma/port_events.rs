@@ -209,7 +209,11 @@ static CLIENT: Client = Client(UnsafeCell::new({
 pub(crate) struct Registration(());
 
 impl Registration {
-    /// Registers the client, which adds all devices. Called once, by the module's init.
+    /// Registers the client, which adds all devices. Called once, by the module's init. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ib_register_client()`.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: The client is static and complete; the module's exit unregisters it.
         to_result(unsafe { sys::ib_register_client(CLIENT.get()) })?;

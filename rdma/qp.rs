@@ -411,7 +411,7 @@ impl<H: QpHandler> Qp<H> {
         };
         let counts = self.send_counts();
         if let Some(counts) = counts {
-            // Not every driver tells.
+            // Some drivers leave it unset on failure.
             failed.write(ptr::null());
             counts.begin(posted);
         }
@@ -451,6 +451,10 @@ impl<H: QpHandler> Qp<H> {
 
 impl<H: QpHandler<Transport = Reliable>> Qp<H> {
     /// Creates a queue pair on a connection identifier (`rdma_create_qp()`). Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if a completion queue is too short for it, and those of [`IdCore::create_qp`].
     pub(crate) fn connected(
         id: &Arc<IdCore>,
         pd: &Arc<Pd>,
@@ -463,7 +467,12 @@ impl<H: QpHandler<Transport = Reliable>> Qp<H> {
         Self::create(origin, pd, send_cq, receive_cq, config, handler)
     }
 
-    /// Sends one message; a [batch](Self::batch) of one work request.
+    /// Sends one message; a [batch](Self::batch) of one work request. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `ESHUTDOWN` after the queue pair was closed, and those of the device, as `ENOMEM` for a full
+    /// send queue; nothing is sent then.
     #[inline]
     pub fn send<const S: usize>(
         &self,

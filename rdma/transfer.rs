@@ -20,14 +20,14 @@
 //! all that follow are displaced. The receiver's handler notes which one came where, and
 //! [`Received::copy`] puts them at their places.
 
-mod busy;
+mod active;
 mod received;
 mod receiving;
 mod segments;
 mod sending;
 
 pub use self::{
-    busy::Refused,
+    active::Refused,
     received::{
         Place,
         Received, //

@@ -235,7 +235,12 @@ impl IdCore {
         drop(handler);
     }
 
-    /// Sends a connection request to the peer. Sleeps.
+    /// Sends a connection request with the private data `private` to the peer. Sleeps; the caller
+    /// must not hold a lock that the event handler takes.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the private data are too long, and those of `rdma_connect()`.
     pub(super) fn connect(&self, param: &ConnectParam, private: &[u8]) -> Result {
         let mut raw = param.to_raw(private)?;
         self.locked(|id| {
@@ -245,7 +250,12 @@ impl IdCore {
         })
     }
 
-    /// Creates a queue pair on the identifier.
+    /// Creates a queue pair on the identifier. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `pd` is of another device, `EEXIST` if the identifier has a queue pair, and
+    /// those of `rdma_create_qp()`.
     pub(crate) fn create_qp(
         &self,
         pd: &Pd,

@@ -71,7 +71,7 @@ pub enum Event<'a> {
     Unreachable(Error),
     /// The connection could not be set up.
     ConnectError(Error),
-    /// Either side has ended the connection. All posted work requests are flushed.
+    /// The connection has ended, by either side. All posted work requests are flushed.
     Disconnected,
     /// The time in which late packets may arrive is over.
     TimewaitExit,

@@ -176,7 +176,11 @@ impl Id {
 pub struct CmId(Id);
 
 impl CmId {
-    /// Creates an identifier for the active side of a connection (`rdma_create_id()`).
+    /// Creates an identifier for the active side of a connection (`rdma_create_id()`). Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, and those of `rdma_create_id()`.
     pub fn new(handler: impl CmHandler, ports: PortSpace) -> Result<Self> {
         let handler: KBox<dyn CmHandler> = KBox::new(handler, GFP_KERNEL)?;
         let core = IdCore::empty(handler)?;

@@ -182,7 +182,12 @@ impl<'a> ConnectRequest<'a> {
         unsafe { Storage::read(&raw const (*self.raw.as_ptr()).route.addr.dst_addr) }.to_address()
     }
 
-    /// Rejects the request, with the private data `private` (at most 148 bytes).
+    /// Rejects the request, with the private data `private` (at most 148 bytes). Called by
+    /// [`ListenHandler::request`] only, in process context; may sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the private data are too long, and those of `rdma_reject()`.
     pub fn reject(self, private: &[u8]) -> Result {
         reject(self.raw, private)
     }
@@ -214,7 +219,8 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Returns the identifier of the connection, for its queue pair.
+    /// Returns the identifier of the connection, for its queue pair. It is there until
+    /// [`accept`](Self::accept). Any context.
     pub fn id(&self) -> Result<&Id> {
         self.id.as_ref().ok_or(EINVAL)
     }
@@ -233,7 +239,12 @@ impl Pending {
         self.id.take().map(CmId::from_id).ok_or(EINVAL)
     }
 
-    /// Rejects the request, with the private data `private` (at most 148 bytes).
+    /// Rejects the request, with the private data `private` (at most 148 bytes). Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the private data are too long, and those of `rdma_reject()`; the drop has
+    /// rejected the request then.
     pub fn reject(self, private: &[u8]) -> Result {
         self.id()?
             .core()
@@ -241,7 +252,7 @@ impl Pending {
     }
 
     /// Calls `with` as an event handler of the connection is called: under its lock, and no event
-    /// is handled meanwhile. Sleeps.
+    /// is handled meanwhile. Sleeps. Without an error `with` was called once.
     pub fn handle<R>(self, with: impl FnOnce(Self) -> R) -> Result<R> {
         let core = self.id()?.core().clone();
         Ok(IdCore::handle_with(core, || with(self)))

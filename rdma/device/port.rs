@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of a port, and its global identifiers.
+//! The state of a port, and its global identifiers.
 
 use super::Device;
 use crate::{
@@ -13,12 +13,12 @@ use kernel::{
     prelude::*, //
 };
 
-/// What is known of a port at the moment.
+/// The attributes of a port, as they were when they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortState {
     /// Whether it sends and receives.
     pub is_active: bool,
-    /// What it is connected to.
+    /// The network that it is connected to.
     pub link: LinkLayer,
     /// The most bytes of a datagram.
     pub active_mtu_bytes: u32,
@@ -28,10 +28,10 @@ pub struct PortState {
     pub gid_count: u32,
 }
 
-/// What packets to a global identifier are.
+/// The packets that are sent to a global identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidKind {
-    /// Those of InfiniBand.
+    /// Packets of InfiniBand.
     InfiniBand,
     /// Ethernet frames of their own type (RoCE version 1).
     Ethernet,

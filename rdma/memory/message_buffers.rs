@@ -77,13 +77,15 @@ unsafe impl Sync for Place {}
 impl MessageBuffers {
     /// Allocates `count` slots of `size` bytes each. Sleeps.
     ///
-    /// Returns `EINVAL` if either is zero or a slot is larger than 1 MiB.
+    /// # Errors
+    ///
+    /// `EINVAL` if either is zero or a slot is larger than 1 MiB; `ENOMEM`.
     pub fn new(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
         Self::aligned(pd, count, size, SLOT_ALIGN)
     }
 
-    /// As [`new`](Self::new), with slots that share cache lines, for small messages that one CPU
-    /// handles sequentially.
+    /// Allocates slots that share cache lines, for small messages that one CPU handles
+    /// sequentially; else as [`new`](Self::new), with its errors. Sleeps.
     pub(crate) fn packed(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
         Self::aligned(pd, count, size, align_of::<u64>())
     }

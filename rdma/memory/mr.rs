@@ -92,12 +92,11 @@ const SG_PAGE_SIZE: u32 = 4096;
 ///
 /// # Invariants
 ///
-/// - `memory` is a region of `pd` that was made for `IB_MR_TYPE_MEM_REG` or `IB_MR_TYPE_SG_GAPS`.
+/// - `memory` is a region of `pd` that was made for `IB_MR_TYPE_MEM_REG`.
 /// - `is_writable` is unset unless the device may write to all that is mapped.
 pub struct Mr {
     memory: ManuallyDrop<MrMemory>,
     pd: Arc<Pd>,
-    kind: sys::ib_mr_type,
     max_pages: u32,
     is_writable: bool,
 }
@@ -125,20 +124,19 @@ impl Mr {
 
     /// Allocates a region for scatterlists of at most `max_pages` pages (`ib_alloc_mr()`). Sleeps.
     ///
-    /// With `sg_gaps` pages need not be full; requires [`Device::sg_gaps`](crate::Device::sg_gaps).
-    pub fn new(pd: &Arc<Pd>, max_pages: u32, sg_gaps: bool) -> Result<Self> {
-        let kind = if sg_gaps {
-            sys::ib_mr_type_IB_MR_TYPE_SG_GAPS
-        } else {
-            sys::ib_mr_type_IB_MR_TYPE_MEM_REG
-        };
+    /// Only the first segment of a list may begin inside a page, and only the last may end inside
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, and those of `ib_alloc_mr()`: `EINVAL` if a list of the device has fewer pages.
+    pub fn new(pd: &Arc<Pd>, max_pages: u32) -> Result<Self> {
         pd.add_handle()?;
-        let memory = MrMemory::new(pd, kind, max_pages).inspect_err(|_| pd.cancel_handle())?;
+        let memory = MrMemory::new(pd, max_pages).inspect_err(|_| pd.cancel_handle())?;
         // INVARIANT: The region was just allocated, and maps nothing.
         Ok(Self {
             memory: ManuallyDrop::new(memory),
             pd: pd.clone(),
-            kind,
             max_pages,
             is_writable: false,
         })
@@ -176,7 +174,7 @@ impl Mr {
             table.set(index, block.dma_address(), block.len());
             kept.push(block.clone(), GFP_KERNEL)?;
         }
-        let mut region = Self::new(pd, pages, false)?;
+        let mut region = Self::new(pd, pages)?;
         region.memory.blocks = kept;
         // SAFETY: The table has one entry with a DMA address for each block.
         unsafe { region.map_raw(table.0.sgl, blocks.len().try_into()?, page_size, iova)? };
@@ -192,8 +190,8 @@ impl Mr {
     /// region unchanged.
     pub fn renew(&mut self) -> Result {
         self.pd.add_handle()?;
-        let memory = MrMemory::new(&self.pd, self.kind, self.max_pages)
-            .inspect_err(|_| self.pd.cancel_handle())?;
+        let memory =
+            MrMemory::new(&self.pd, self.max_pages).inspect_err(|_| self.pd.cancel_handle())?;
         let old = core::mem::replace(&mut self.memory, ManuallyDrop::new(memory));
         // INVARIANT: The new one maps nothing.
         self.is_writable = false;
@@ -354,7 +352,8 @@ impl Drop for Mr {
 }
 
 impl MrMemory {
-    fn new(pd: &Pd, kind: sys::ib_mr_type, max_pages: u32) -> Result<Self> {
+    fn new(pd: &Pd, max_pages: u32) -> Result<Self> {
+        let kind = sys::ib_mr_type_IB_MR_TYPE_MEM_REG;
         // SAFETY: The domain is valid.
         let raw = from_err_ptr(unsafe { sys::ib_alloc_mr(pd.as_raw(), kind, max_pages) })?;
         // INVARIANT: The region was just allocated.

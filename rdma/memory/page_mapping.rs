@@ -32,7 +32,7 @@ pub enum DmaDirection {
     ToDevice,
     /// The device writes, the CPU reads.
     FromDevice,
-    /// Both write.
+    /// Both the CPU and the device write.
     Bidirectional,
 }
 
@@ -77,6 +77,11 @@ pub(crate) struct MappedMemory {
 
 impl PageMapping {
     /// Maps the whole of `block` (`ib_dma_map_page()`). May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the device cannot reach the block and no bounce buffer is free, or an allocation
+    /// fails; `EINVAL` for a block of 4 GiB or more.
     pub fn new(pd: &Arc<Pd>, block: Arc<PageBlock>, direction: DmaDirection) -> Result<Arc<Self>> {
         let length = u32::try_from(block.len_bytes()).map_err(|_| EINVAL)?;
         let device = pd.device().clone();

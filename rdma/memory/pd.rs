@@ -65,7 +65,7 @@ pub(crate) enum Retired {
 
 struct Keep {
     queue_pairs: usize,
-    /// Those that are not drained.
+    /// The number of queue pairs that are not drained.
     undrained: usize,
     /// The [`Drained`] that exist.
     proofs: usize,
@@ -80,6 +80,10 @@ unsafe impl Sync for Pd {}
 
 impl Pd {
     /// Allocates a protection domain on `device` (`ib_alloc_pd()`). Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, and those of `ib_alloc_pd()`.
     pub fn new(device: &Device) -> Result<Arc<Self>> {
         // SAFETY: The device is valid, and the name is a static string.
         let raw = from_err_ptr(unsafe {
@@ -136,7 +140,11 @@ impl Pd {
         self.handles.waiting()
     }
 
-    /// Counts an object, and reserves the memory to retire it later without a failure.
+    /// Counts an object, and reserves the memory to retire it later without a failure. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; nothing is counted then.
     pub(crate) fn add_handle(&self) -> Result {
         let mut keep = self.keep.lock();
         let handles = keep.handles.checked_add(1).ok_or(EOVERFLOW)?;

@@ -133,7 +133,7 @@ pub struct SendFlags(i32);
 impl SendFlags {
     /// A completion only if the request fails.
     pub const NONE: Self = Self(0);
-    /// With a completion.
+    /// The work request has a completion when it succeeds, too.
     pub const SIGNALED: Self = Self(sys::ib_send_flags_IB_SEND_SIGNALED);
     /// Starts after earlier RDMA reads and invalidations have completed.
     pub const FENCE: Self = Self(sys::ib_send_flags_IB_SEND_FENCE);

@@ -69,8 +69,8 @@ pub(crate) fn is_mapped_for(list: &SgList, device: &Device) -> bool {
     mapping.is_some_and(|mapping| mapping.device == device.as_raw() as usize)
 }
 
-/// What follows its mapped lists, and the regions for them, from the first work request to the
-/// last.
+/// A type that follows its mapped lists, and the regions for them, from the first work request to
+/// the last.
 ///
 /// Only unsafe code can promise that:
 ///

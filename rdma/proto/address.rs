@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a port is reached: which fields its address has.
+//! The route to a port: the fields that its address has.
 
-/// What a port is connected to.
+/// The network that a port is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
     /// A subnet of InfiniBand: ports have local identifiers, which a subnet manager gives.
@@ -20,7 +20,7 @@ const MULTICAST_LID: u16 = 0xc000;
 /// The largest service level.
 const SERVICE_LEVEL_MAX: u8 = 15;
 
-/// How a port is reached.
+/// The route to a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The local identifier of the port, or of the router on the way to it; 0 on Ethernet.
@@ -29,7 +29,7 @@ pub struct Route {
     pub is_global: bool,
 }
 
-/// Why a port cannot be reached.
+/// The reason why a port cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteError {
     /// The address has no global identifier, and is on Ethernet or in another subnet.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What stands before a datagram in the memory of its receive.
+//! The header before a datagram in the memory of its receive.
 
 /// The bytes before a datagram: the global routing header, or room for it.
 pub const HEADER_LEN: usize = 40;
 
-/// What those bytes are.
+/// The kind of header in those bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderKind {
-    /// Not written: a packet of InfiniBand without a global header.
+    /// No header was written: a packet of InfiniBand without a global header.
     None,
     /// A global routing header, or an IPv6 header, which has its addresses at the same places.
     Global,

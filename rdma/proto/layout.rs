@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which memory a fragment of a transfer is.
+//! The memory of each fragment of a transfer.
 //!
 //! A transfer is a row of whole pages, cut into fragments of equal size, each a datagram. The
 //! memory at one side may begin behind the start of the first page, and end before the end of the
@@ -14,14 +14,14 @@ pub const PAGE_LEN: u32 = 4096;
 /// The sizes of fragments.
 pub const FRAGMENT_LEN: Range<u32> = 256..PAGE_LEN + 1;
 
-/// Why a transfer is not possible.
+/// The reason why a transfer is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// A fragment is a power of two from 256 to 4096 bytes.
     BadFragment,
     /// The memory begins within the first page.
     BadSkip,
-    /// There is no memory, or more than fits into the fragments.
+    /// No memory is given, or more than fits into the fragments.
     BadLen,
 }
 
@@ -39,7 +39,7 @@ pub struct Layout {
     count: u16,
 }
 
-/// What a fragment is: the bytes that each range has, one after the other.
+/// The bytes of a fragment, by the range in which they lie; the ranges follow one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// Bytes before the memory, counted from the start of the first page.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When what sends have used may go: address handles that were dropped.
+//! The instant after which objects that sends have used may go: address handles that were dropped.
 //!
 //! A device completes the sends of a queue pair in the order in which they were posted. Hence a
 //! send that was posted before an instant is over when as many signaled sends of its queue pair
@@ -17,7 +17,7 @@ use core::mem;
 /// in milliseconds, so that more wait only if a device does not complete them.
 pub const WAITING_MAX: usize = 256;
 
-/// What a post has.
+/// The numbers of sends of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posted {
     signaled: u32,
@@ -66,13 +66,13 @@ impl Posted {
 pub struct Sends {
     /// The signaled sends whose post has begun.
     pub begun: u64,
-    /// Those of them that have succeeded.
+    /// The signaled sends that have succeeded.
     pub succeeded: u64,
     /// A post was [quiet](Posted::is_quiet).
     pub has_quiet: bool,
 }
 
-/// How many signaled sends of a queue pair have to succeed.
+/// The number of signaled sends of a queue pair that must have succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark(u64);
 
@@ -141,9 +141,9 @@ pub trait Bunch: Default {
 /// The objects that wait, in two bunches.
 #[derive(Debug)]
 pub struct Retired<B> {
-    /// Those dropped before the marks were set.
+    /// The objects that were dropped before the marks were set.
     marked: B,
-    /// Those dropped since then.
+    /// The objects that were dropped since then.
     fresh: B,
 }
 

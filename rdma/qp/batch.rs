@@ -255,7 +255,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     }
 }
 
-/// What a reliable connection can be asked to do.
+/// The work requests of a reliable connection.
 impl<'a, H, const N: usize, const S: usize> Batch<'a, H, N, S>
 where
     H: QpHandler<Transport = Reliable>,

@@ -193,7 +193,7 @@ impl Success {
     }
 }
 
-/// Who has sent a datagram, for an [answer](crate::AddressHandle::to_source).
+/// The sender of a datagram, for an [answer](crate::AddressHandle::to_source).
 #[derive(Clone, Copy)]
 pub struct Source(sys::ib_wc);
 

@@ -46,7 +46,7 @@ pub struct DatagramPort {
     pub qkey: u32,
 }
 
-/// To whom a datagram goes.
+/// The receiver of a datagram.
 #[derive(Clone, Copy)]
 pub struct Peer<'a> {
     /// The address of its port.
@@ -78,8 +78,12 @@ impl<H: QpHandler<Transport = Datagram>> Qp<H> {
         Ok(qp)
     }
 
-    /// Gives the queue pair another key: datagrams with the old one are dropped from now on. What
-    /// is posted stays so. Sleeps.
+    /// Gives the queue pair another key: datagrams with the old one are dropped from now on.
+    /// Posted work requests stay posted. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ib_modify_qp()`, as for a queue pair in the error state.
     pub fn set_qkey(&self, qkey: u32) -> Result {
         // SAFETY: By the type invariants, the queue pair is valid.
         to_result(unsafe { sys::rdma_helper_set_qkey(self.raw, qkey) })

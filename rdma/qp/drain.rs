@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a queue pair is drained.
+//! The drain of a queue pair.
 //!
 //! The last work request of each queue is posted when nothing else is posted any more: its posters
 //! are closed. A device completes the work requests of a queue in order, and the completions of one
@@ -73,9 +73,9 @@ type PostLast =
 const OPEN: i32 = 0;
 const DRAINING: i32 = 1;
 const DRAINED: i32 = 2;
-/// As `DRAINING`, by the driver, which has no limit.
+/// A drain by the driver, which has no limit; else as `DRAINING`.
 const BY_DRIVER: i32 = 3;
-/// As `BY_DRIVER`, for longer than [`FLUSH_MS`].
+/// A drain by the driver that takes longer than [`FLUSH_MS`]; else as `BY_DRIVER`.
 const BY_DRIVER_FOR_LONG: i32 = 4;
 
 /// The state of the drain of one queue pair, and its last work requests.
@@ -115,7 +115,7 @@ pub(super) struct Draining<'a> {
     pub(super) receive_cq: &'a Cq,
     pub(super) pd: &'a Pd,
     pub(super) drain: &'a Drain,
-    /// Where the last send goes, of a datagram queue pair; else null.
+    /// The address handle for the last send of a datagram queue pair; else null.
     pub(super) ah: *mut sys::ib_ah,
     /// The counts of its sends, if these are datagrams.
     pub(super) sender: Option<&'a Sender>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What creates a queue pair, and destroys it.
+//! The object that creates a queue pair, and destroys it.
 
 use crate::{
     address_handle::AddressHandle,
@@ -18,7 +18,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// What creates a queue pair.
+/// The object that creates a queue pair, and destroys it.
 pub(super) enum Origin {
     /// The identifier of its connection, which has one queue pair.
     Connection(Arc<IdCore>),

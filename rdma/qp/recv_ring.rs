@@ -113,7 +113,12 @@ impl RecvRing {
     }
 
     /// Posts all receives. Called once, before the first is used, and once after each
-    /// [restart](crate::OwnedQp::restart) of the queue pair.
+    /// [restart](crate::OwnedQp::restart) of the queue pair. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if `qp` is not the queue pair of the ring, and those of a post; some receives may
+    /// be posted then.
     pub fn post<H: QpHandler>(&self, qp: &Qp<H>) -> Result {
         self.next.store(0, Ordering::Relaxed);
         let mut posted = 0;
@@ -129,6 +134,10 @@ impl RecvRing {
     /// complete, and returns whether it did.
     ///
     /// Called by the completion handler only, which runs on one CPU at a time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`post`](Self::post); the batch is not posted again then.
     #[inline(always)]
     pub fn consumed<H: QpHandler>(&self, qp: &Qp<H>) -> Result<bool> {
         let next = self.next.load(Ordering::Relaxed).wrapping_add(1);

@@ -18,7 +18,7 @@ impl Transport for Reliable {}
 impl Transport for Datagram {}
 
 pub(crate) mod sealed {
-    /// Not for other crates: the operations of a queue pair depend on it.
+    /// A trait that other crates cannot implement: the operations of a queue pair depend on it.
     pub trait Type {
         /// `enum ib_qp_type`.
         const QP_TYPE: super::sys::ib_qp_type;

@@ -3,7 +3,7 @@
 //! A transfer that was received: what has come is put at its place, and given to its owner.
 
 use super::{
-    busy::QueueBox,
+    active::QueueBox,
     receiving::{
         Places,
         ReceiveEvents,
@@ -74,7 +74,7 @@ impl Arrived {
     }
 }
 
-/// Where a fragment is.
+/// The place of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Its slot: the memory of the fragment of this number.

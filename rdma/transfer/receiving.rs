@@ -3,9 +3,9 @@
 //! The receiving side of transfers.
 
 use super::{
-    busy::{
+    active::{
         until_flushed,
-        Busy,
+        ActiveTransfer,
         Counted,
         Pending,
         Queue,
@@ -188,7 +188,7 @@ impl<H: ReceiveEvents> Counted for Slots<H> {
     }
 }
 
-/// What a queue pair for transfers has beside itself.
+/// Memory that a queue pair for transfers has beside itself.
 ///
 /// # Invariants
 ///
@@ -197,9 +197,9 @@ impl<H: ReceiveEvents> Counted for Slots<H> {
 pub(super) struct Places {
     segments: Segments,
     requests: KVVec<sys::ib_recv_wr>,
-    /// Of two pages: what is before the memory, and behind it.
+    /// Two pages: for the bytes before the memory, and for those behind it.
     pub(super) around: MessageBuffers,
-    /// For one fragment on its way, and one that waits.
+    /// Memory for one fragment that is being copied, and one that waits.
     pub(super) copies: KVVec<u8>,
 }
 
@@ -368,7 +368,7 @@ impl<H: ReceiveEvents> ReceiveQp<H> {
             mut places,
             fragments_max,
         } = self;
-        let begun = Busy::begin(queue, lender, DmaDirection::FromDevice, |qp, loan| {
+        let begun = ActiveTransfer::begin(queue, lender, DmaDirection::FromDevice, |qp, loan| {
             let layout = Layout::new(fragment_len, skip, loan.len_bytes(), fragments_max)?;
             let slots = qp.handler();
             slots.arrived.clear();
@@ -377,8 +377,8 @@ impl<H: ReceiveEvents> ReceiveQp<H> {
             Ok(layout)
         });
         match begun {
-            Ok((busy, layout)) => Ok(Receiving {
-                busy,
+            Ok((active, layout)) => Ok(Receiving {
+                active,
                 places,
                 layout,
                 fragments_max,
@@ -408,16 +408,17 @@ impl<H: ReceiveEvents> ReceiveQp<H> {
 /// A transfer that is being received. Dropping it ends it, and sleeps.
 pub struct Receiving<H: ReceiveEvents, L: Lender> {
     /// Dropped first: it uses memory of the places.
-    busy: Busy<Slots<H>, L>,
+    active: ActiveTransfer<Slots<H>, L>,
     places: KBox<Places>,
     layout: Layout,
     fragments_max: u16,
 }
 
 impl<H: ReceiveEvents, L: Lender> Receiving<H, L> {
-    /// Returns the number of the queue pair to which the fragments go.
+    /// Returns the number of the queue pair to which the fragments are sent. There is no error
+    /// before [`finish`](Self::finish).
     pub fn number(&self) -> Result<u32> {
-        Ok(self.busy.parts()?.0.number())
+        Ok(self.active.parts()?.0.number())
     }
 
     /// Returns the number of fragments, and of slots.
@@ -433,15 +434,15 @@ impl<H: ReceiveEvents, L: Lender> Receiving<H, L> {
     /// Returns the transfer if the device did not flush the receives.
     pub fn finish(self) -> Result<Received<H, L>, Self> {
         let Self {
-            busy,
+            active,
             places,
             layout,
             fragments_max,
         } = self;
-        match busy.finish() {
+        match active.finish() {
             Ok((queue, loan)) => Ok(Received::new(queue, loan, places, layout, fragments_max)),
-            Err((_, busy)) => Err(Self {
-                busy,
+            Err((_, active)) => Err(Self {
+                active,
                 places,
                 layout,
                 fragments_max,
@@ -449,7 +450,8 @@ impl<H: ReceiveEvents, L: Lender> Receiving<H, L> {
         }
     }
 
-    /// The same, however long the device takes: until then it may write to the memory. Sleeps.
+    /// Ends the transfer as [`finish`](Self::finish), and waits as long as the device takes: until
+    /// then it may write to the memory. Sleeps.
     pub fn end(self) -> Received<H, L> {
         until_flushed(self, Self::finish)
     }

@@ -3,9 +3,9 @@
 //! The sending side of transfers.
 
 use super::{
-    busy::{
+    active::{
         until_flushed,
-        Busy,
+        ActiveTransfer,
         Counted,
         Pending,
         Queue,
@@ -280,7 +280,7 @@ impl<H: SendEvents> SendQp<H> {
             fragments_max,
         } = self;
         let to_address = to.address.clone();
-        let begun = Busy::begin(queue, lender, DmaDirection::ToDevice, |qp, loan| {
+        let begun = ActiveTransfer::begin(queue, lender, DmaDirection::ToDevice, |qp, loan| {
             let len = loan.len_bytes();
             let layout = Layout::new(fragment_len, 0, len, fragments_max)?;
             if len % PAGE_LEN != 0 {
@@ -289,8 +289,8 @@ impl<H: SendEvents> SendQp<H> {
             places.write(qp, loan, &layout, to, imm)
         });
         match begun {
-            Ok((busy, ())) => Ok(Sending {
-                busy,
+            Ok((active, ())) => Ok(Sending {
+                active,
                 places,
                 to: to_address,
                 fragments_max,
@@ -306,7 +306,7 @@ impl<H: SendEvents> SendQp<H> {
 
 /// A transfer that is being sent. Dropping it ends it, and sleeps.
 pub struct Sending<H: SendEvents, L: Lender> {
-    busy: Busy<Sends<H>, L>,
+    active: ActiveTransfer<Sends<H>, L>,
     places: KBox<Places>,
     /// The address that the requests name.
     to: AddressHandle,
@@ -329,7 +329,7 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
     /// than the transfer has; or what the device says. After one of the device the transfer has
     /// [failed](SendEvents::failed), and is to be finished.
     pub fn post(&mut self, fragments: Range<u16>) -> Result {
-        let (qp, _) = self.busy.parts()?;
+        let (qp, _) = self.active.parts()?;
         let pending = &qp.handler().pending;
         if pending.has_failed() {
             return Err(EIO);
@@ -351,12 +351,12 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
     /// Returns the transfer if the device did not flush the sends.
     pub fn finish(self) -> Result<(SendQp<H>, L), Self> {
         let Self {
-            busy,
+            active,
             places,
             to,
             fragments_max,
         } = self;
-        match busy.finish() {
+        match active.finish() {
             Ok((mut queue, loan)) => {
                 let lender = queue.take_back(loan);
                 let qp = SendQp {
@@ -366,8 +366,8 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
                 };
                 Ok((qp, lender))
             }
-            Err((_, busy)) => Err(Self {
-                busy,
+            Err((_, active)) => Err(Self {
+                active,
                 places,
                 to,
                 fragments_max,
@@ -375,7 +375,8 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
         }
     }
 
-    /// The same, however long the device takes: until then it may read the memory. Sleeps.
+    /// Ends the transfer as [`finish`](Self::finish), and waits as long as the device takes: until
+    /// then it may read the memory. Sleeps.
     pub fn end(self) -> (SendQp<H>, L) {
         until_flushed(self, Self::finish)
     }

@@ -20,7 +20,7 @@ use crate::{
 };
 use core::ptr;
 
-/// What a queue pair for datagrams can be asked to do.
+/// The work requests of a queue pair for datagrams.
 impl<'a, H, const N: usize, const S: usize> Batch<'a, H, N, S>
 where
     H: QpHandler<Transport = Datagram>,

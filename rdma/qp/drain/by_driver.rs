@@ -49,7 +49,7 @@ impl Drop for Workers {
 #[derive(Clone, Copy)]
 struct ByDriver {
     qp: Draining<'static>,
-    /// What the device has refused the last work requests with.
+    /// The error with which the device has refused the last work requests.
     error: Error,
 }
 

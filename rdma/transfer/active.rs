@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue pair that works on lent memory, and how that comes back.
+//! A transfer in progress: a queue pair that works on lent memory, and how the memory is returned.
 
 use super::segments::PAGES_MAX;
 use crate::{
@@ -133,7 +133,8 @@ pub(super) struct Queue<H: Counted> {
     buffer: Option<SgBuffer>,
 }
 
-/// In a box, since transfers are passed on by value, in calls that leave little of the stack.
+/// A queue in a box, since transfers are passed on by value, in calls that leave little of the
+/// stack.
 pub(super) type QueueBox<H> = KBox<Queue<H>>;
 
 impl<H: Counted> Queue<H> {
@@ -154,8 +155,13 @@ impl<H: Counted> Queue<H> {
         &self.qp
     }
 
-    /// Makes it ready for a transfer, under another key. Datagrams with the old one that come from
-    /// now on are lost; rxe may put one into a receive that it has looked at before. Sleeps.
+    /// Makes the queue pair ready for a transfer, under another key. Datagrams with the old one
+    /// that come from now on are lost; rxe may put one into a receive that it has looked at before.
+    /// Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OwnedQp::restart`]: the device did not flush the queue pair, or refuses it.
     pub(super) fn prepare(&mut self, qkey: u32) -> Result {
         self.port.qkey = qkey;
         if !self.dirty {
@@ -172,7 +178,11 @@ impl<H: Counted> Queue<H> {
         Ok(())
     }
 
-    /// Makes it ready for a transfer to which its key does not matter. Sleeps.
+    /// Makes the queue pair ready for a transfer that may use its present key. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`prepare`](Self::prepare).
     pub(super) fn prepare_same(&mut self) -> Result {
         match self.dirty {
             true => self.prepare(self.port.qkey),
@@ -198,9 +208,9 @@ impl<H: Counted> Queue<H> {
     }
 }
 
-/// Both parts of a transfer that did not begin.
+/// The parts of a transfer that did not begin, and the reason.
 pub struct Refused<Q, L> {
-    /// Why.
+    /// The reason.
     pub error: Error,
     /// The queue pair and the memory.
     pub parts: (Q, L),
@@ -229,12 +239,12 @@ impl<Q, L> Refused<Q, L> {
 /// Work requests that name memory of the loan are posted on this queue pair only, and are counted
 /// by its [`Pending`]. The loan's list is mapped for the device of the queue pair, until all of
 /// them have completed.
-pub(super) struct Busy<H: Counted, L: Lender> {
+pub(super) struct ActiveTransfer<H: Counted, L: Lender> {
     /// [`None`] when they have been taken out.
     parts: Option<(QueueBox<H>, Loan<L>)>,
 }
 
-impl<H: Counted, L: Lender> Busy<H, L> {
+impl<H: Counted, L: Lender> ActiveTransfer<H, L> {
     /// Maps the memory for the device, and has `start` prepare or post the work requests. Sleeps.
     pub(super) fn begin<R>(
         mut queue: QueueBox<H>,
@@ -313,7 +323,7 @@ impl<H: Counted, L: Lender> Busy<H, L> {
     }
 }
 
-impl<H: Counted, L: Lender> Drop for Busy<H, L> {
+impl<H: Counted, L: Lender> Drop for ActiveTransfer<H, L> {
     fn drop(&mut self) {
         if let Err(error) = self.settle() {
             pr_err!("a transfer did not end ({error:?}), its memory is leaked\n");
@@ -329,8 +339,8 @@ impl<H: Counted, L: Lender> Drop for Busy<H, L> {
 /// The device of a transfer whose work requests have all completed.
 struct Over<'a>(&'a Device);
 
-// SAFETY: `Busy::settle` makes one when every work request of the list has completed; no region
-// maps it, as only work requests of transfers name it.
+// SAFETY: `ActiveTransfer::settle` makes one when every work request of the list has completed; no
+// region maps it, as only work requests of transfers name it.
 unsafe impl Unmapper for Over<'_> {
     fn device(&self) -> &Device {
         self.0
