@@ -14,9 +14,9 @@
 pub mod addr;
 pub mod admission;
 pub mod agreement;
-pub mod arrivals;
 pub mod availability;
 pub mod budget;
+pub mod connect_backlog;
 pub mod connect_retry;
 pub mod credit;
 pub mod device;

@@ -131,8 +131,8 @@ pub(crate) struct Path {
     pub(crate) recovery: IrqLock<Traced<Recovery>>,
     #[pin]
     pub(crate) state_changed: WaitQueue,
-    /// What the path connects with. The thread that sets the path up or tears it down holds the
-    /// lock; sleeps.
+    /// The resources with which the path connects. The thread that sets the path up or tears it
+    /// down holds the lock; sleeps.
     #[pin]
     pub(crate) attempts: Mutex<Resources>,
     /// The identifier of the last life's first connection, as long as the server may not have
@@ -182,7 +182,7 @@ impl WorkItem<TEAR_DOWN> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        memory::from_reserves(|| this.tear_down());
+        this.session.while_io_waits(|| this.tear_down());
     }
 }
 
@@ -216,7 +216,7 @@ impl WorkItem<RECONNECT> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        memory::from_reserves(|| this.connect_again());
+        this.session.while_io_waits(|| this.connect_again());
     }
 }
 

@@ -94,9 +94,9 @@ use crate::client::{
 
 /// The parameters of [`Session::open`].
 pub struct OpenParam<'a> {
-    /// 1 to 254 bytes, neither `/` nor `.`.
+    /// The session's name: 1 to 254 bytes, neither `/` nor `.`.
     pub name: &'a str,
-    /// At least one, at most 128.
+    /// The paths: 1 to 128.
     pub paths: &'a [PathAddrs],
     /// The server's port; 0 is the default, 1234.
     pub port: u16,
@@ -108,10 +108,10 @@ pub struct OpenParam<'a> {
     pub events: Arc<dyn SessionEvents>,
 }
 
-/// What the session and its server have agreed upon.
+/// The values on which the session and its server have agreed.
 struct Agreed {
     agreement: Agreement,
-    /// Why a path was refused, if it was the last that was checked.
+    /// The reason why the path that was checked last was refused, if it was.
     refusal: Option<ConnectError>,
 }
 

@@ -75,7 +75,7 @@ impl fmt::Display for Scope {
 /// The reason why an address is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddrError {
-    /// It starts with neither `ip:` nor `gid:`.
+    /// The address starts with neither `ip:` nor `gid:`.
     Family,
     /// The text after the prefix is not an address.
     Syntax,
@@ -375,7 +375,7 @@ pub fn repeated(paths: &[PathAddrs]) -> Option<&PathAddrs> {
 /// The ends of a path as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownEnds {
-    /// What the user gave.
+    /// The ends that the user gave.
     pub asked: PathAddrs,
     /// The source that the routing chose, once it has.
     pub found: Option<Addr>,

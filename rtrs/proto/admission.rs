@@ -23,9 +23,9 @@ use super::{
 /// The state of a path of the session that is compared with a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// It has the uuid of the request.
+    /// The path has the uuid of the request.
     pub same_path: bool,
-    /// It has the addresses of the request.
+    /// The path has the addresses of the request.
     pub same_addresses: bool,
     /// `recon_cnt` of its connect requests.
     pub recon_cnt: u16,
@@ -49,9 +49,9 @@ impl Known {
 /// The decision about a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is a further connection of the path at this index of the list.
+    /// The request is a further connection of the path at this index of the list.
     Join(usize),
-    /// It starts a new path; the server closes the rivals of that path.
+    /// The request starts a new path; the server closes the rivals of that path.
     Begin,
 }
 
@@ -104,8 +104,8 @@ pub fn admit(
     Ok(Admission::Begin)
 }
 
-/// How often a connect request is decided anew because its session was created or has ended while
-/// its path was prepared. Each time another request of the same client was faster.
+/// The number of times that a connect request is decided anew because its session was created or
+/// has ended while its path was prepared. Each time another request of the same client was faster.
 pub const ROUNDS: usize = 4;
 
 /// Returns whether a path that was prepared without the locks may be added now, for a session that

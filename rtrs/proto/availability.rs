@@ -50,7 +50,7 @@ pub struct Reopening {
     outages: u32,
 }
 
-/// What an outage depends on that begins now.
+/// The conditions on which an outage depends that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conditions {
     /// The time.
@@ -84,7 +84,7 @@ pub enum Event {
 /// The actions of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// Do nothing.
     Ignore,
     /// The upper layer requeues its requests; then carry this out.
     BeginOutage(outage::Effect),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connect of a path repeats by itself, while a task waits for the path.
+//! The steps that a connect of a path repeats by itself, while a task waits for the path.
 //!
 //! Two failures may be transient. The kernel sends three requests for a neighbour's address, a
 //! second apart, and none until the timeout of the resolution (`addr_resolve()`): an address that

@@ -22,7 +22,7 @@ const PAGE_SIZE_MIN: u32 = 4096;
 pub struct Capabilities {
     /// Work requests can register and invalidate memory.
     pub fast_registration: bool,
-    /// It is an iWARP device.
+    /// The device speaks iWARP.
     pub iwarp: bool,
     /// The page sizes of a region: the sum of these powers of two.
     pub page_sizes: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client does with a request that was lost with its path.
+//! The treatment of a client's request that was lost with its path.
 //!
 //! While another path is connected, the request is sent again on it as it was, if the upper layer
 //! says that its message is still valid. A request that every path loses would be sent again for
@@ -11,7 +11,7 @@
 /// pauses a request that comes back often: it may be the reason why its paths are lost.
 pub const RESENDS_MAX: u8 = 2;
 
-/// How often a request was sent again.
+/// The number of times that a request was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resent(u8);
 

@@ -52,7 +52,7 @@ pub struct Connect {
 pub enum Refusal {
     /// The private data is shorter than the request.
     Truncated,
-    /// It does not start with the magic number.
+    /// The private data do not start with the magic number.
     Magic(u16),
     /// The major version differs from [`VERSION_MAJOR`].
     Version(u16),
@@ -68,7 +68,7 @@ pub enum Refusal {
     ConnectionTaken(u16),
     /// The first connection of a path must be its admin connection.
     NotAdminFirst(u16),
-    /// Not the first connection, and the session does not exist.
+    /// The request is not for the first connection, and the session does not exist.
     UnknownSession,
     /// The session has a path with these two addresses.
     AddressTaken,
@@ -227,7 +227,7 @@ pub struct Accepted {
 pub enum ConnectError {
     /// The private data is shorter than the response.
     Truncated,
-    /// It does not start with the magic number.
+    /// The private data do not start with the magic number.
     Magic(u16),
     /// The major version differs from [`VERSION_MAJOR`].
     Version(u16),

@@ -21,7 +21,7 @@ pub struct Heartbeat {
 pub enum Tick {
     /// Send a heartbeat and tick again.
     Send,
-    /// Only tick again: the last heartbeat is still unanswered.
+    /// Tick again without a heartbeat: the last one is still unanswered.
     Wait,
     /// Fail the path; do not tick again.
     Dead,

@@ -78,9 +78,9 @@ pub enum Imm {
     },
     /// Server to client: the end of a request.
     Response(Response),
-    /// Either direction: a heartbeat.
+    /// A heartbeat, in either direction.
     Heartbeat,
-    /// Either direction: the acknowledgement of a heartbeat.
+    /// The acknowledgement of a heartbeat, in either direction.
     HeartbeatAck,
     /// Client to server, if both know it: the fence message. The client has given up the path of
     /// this number, 28 bits.

@@ -138,7 +138,7 @@ pub struct RemoteChunk {
 /// The reason why a client rejects an info response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InfoError {
-    /// It is shorter than its header or its descriptors.
+    /// The response is shorter than its header or its descriptors.
     Truncated,
     /// The message is of another type.
     Kind(u16),

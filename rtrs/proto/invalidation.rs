@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the client believes about keys that the server says it has invalidated.
+//! The client's belief about keys that the server says it has invalidated.
 //!
 //! A server invalidates the key of a read by a message, and the response to the read says so. The
 //! adapter checks the message when it comes: its key was valid then. But the completion of a

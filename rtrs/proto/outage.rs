@@ -21,7 +21,8 @@ pub const FAST_IO_FAIL_S_MAX: u32 = 86_400;
 pub enum FastIoFail {
     /// No limit; written and shown as `off`.
     Off,
-    /// This many seconds, at most [`FAST_IO_FAIL_S_MAX`]; 0 fails at once, as the C driver does.
+    /// IO fails after this many seconds, at most [`FAST_IO_FAIL_S_MAX`]; 0 fails at once, as the C
+    /// driver does.
     After(u32),
 }
 
@@ -105,7 +106,7 @@ impl fmt::Display for FastIoFail {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
-    /// At least one path is connected.
+    /// A path is connected, or several are.
     Up,
     /// No path is connected; IO waits.
     Queueing {
@@ -154,7 +155,7 @@ pub enum Event {
 /// The actions of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// Do nothing.
     Ignore,
     /// Queue IO, and set the timer to send `DeadlinePassed` at this time, which replaces an earlier
     /// one; `None`: no timer.

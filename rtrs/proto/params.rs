@@ -27,7 +27,7 @@ pub const SERVER_HEARTBEAT_INTERVAL_MS_DEFAULT: u32 = 1000;
 
 /// The range of `heartbeat_interval_ms`.
 pub const HEARTBEAT_INTERVAL_MS_MIN: u32 = 100;
-/// As above.
+/// The upper end of that range.
 pub const HEARTBEAT_INTERVAL_MS_MAX: u32 = 60_000;
 
 /// The default of the server's `heartbeat_missed_max`.
@@ -35,7 +35,7 @@ pub const SERVER_HEARTBEAT_MISSED_MAX_DEFAULT: u32 = 4;
 
 /// The range of `heartbeat_missed_max`.
 pub const HEARTBEAT_MISSED_MAX_MIN: u32 = 1;
-/// As above.
+/// The upper end of that range.
 pub const HEARTBEAT_MISSED_MAX_MAX: u32 = 100;
 
 /// The reason why the module does not load.

@@ -35,7 +35,7 @@ pub enum ClientState {
     Connected = 2,
     /// Torn down, or about to be; will connect again.
     Reconnecting = 3,
-    /// Being torn down for good.
+    /// The path is being torn down for good.
     Closing = 4,
     /// Torn down; only a `reconnect` through sysfs connects it again.
     Closed = 5,
@@ -67,7 +67,7 @@ pub enum ClientEvent {
 /// The actions of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEffect {
-    /// Nothing: the event arrived late, or twice.
+    /// Do nothing: the event arrived late, or twice.
     Ignore,
     /// Return `EBUSY` to the requester, as the event is not possible now.
     Busy,
@@ -162,7 +162,7 @@ pub enum ServerState {
     Connecting = 0,
     /// The path serves requests.
     Connected = 1,
-    /// Being torn down.
+    /// The path is being torn down.
     Closing = 2,
     /// Torn down; about to be freed.
     Closed = 3,
@@ -188,7 +188,7 @@ pub enum ServerEvent {
 /// The actions of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEffect {
-    /// Nothing: the event arrived late, or twice.
+    /// Do nothing: the event arrived late, or twice.
     Ignore,
     /// Send the info response, start the heartbeat, announce the path.
     GoLive,

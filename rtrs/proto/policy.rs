@@ -33,7 +33,7 @@ impl fmt::Display for UnknownPolicy {
 /// The state of a path that the policies use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathLoad {
-    /// It carries IO.
+    /// The path carries IO.
     pub connected: bool,
     /// Requests in flight, of those that a policy chose which [counts](Policy::counts_requests)
     /// them.
@@ -52,7 +52,7 @@ pub struct Tried(u128);
 const _: () = assert!(PATHS_MAX == u128::BITS as usize);
 
 impl Tried {
-    /// None tried yet.
+    /// The set without a path.
     pub const NONE: Self = Self(0);
 
     /// Adds a path by its index. Indices beyond [`PATHS_MAX`] are ignored.

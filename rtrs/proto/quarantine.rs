@@ -301,8 +301,9 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         self.connected_in(path, self.all());
     }
 
-    /// The same for some of the chunks. The caller goes on with the others, [a piece](pieces) at a
-    /// time, and the path loses no request meanwhile.
+    /// Handles the connect of a path, as [`connected`](Self::connected), for some of the chunks.
+    /// The caller goes on with the others, [a piece](pieces) at a time, and the path loses no
+    /// request meanwhile.
     pub fn connected_in(&mut self, path: u8, chunks: Range<u16>) {
         self.change_each(chunks, |c| c.paths &= !bit(path));
     }
@@ -323,7 +324,8 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         self.forgotten_in(losses, self.all());
     }
 
-    /// The same for some of the chunks; the caller goes on with the others.
+    /// Handles that the server does not know the session, as [`forgotten`](Self::forgotten), for
+    /// some of the chunks; the caller goes on with the others.
     pub fn forgotten_in(&mut self, losses: u64, chunks: Range<u16>) {
         self.change_each(chunks, |c| {
             if c.loss <= losses {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a client's path is lost and comes back: when to tear down, when to connect again, and how
+//! The loss of a client's path and its return: when to tear down, when to connect again, and how
 //! long to keep the stale connection.
 //!
 //! A path has lives. Each begins with an attempt to connect and ends with a fault. A server that
@@ -60,7 +60,7 @@ pub enum TearDown {
 /// The actions of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
+    /// Do nothing.
     Ignore,
     /// Return `EBUSY` to the requester, as the event is not possible now.
     Busy,
@@ -72,9 +72,9 @@ pub enum Action {
     LookAgain,
     /// Queue a run of the teardown worker.
     TearDown,
-    /// As `TearDown`, for a path that is torn down already.
+    /// Queue the run of `TearDown`, for a path that is torn down already.
     LeaveDevice,
-    /// As `TearDown`, and log that no attempts are left.
+    /// Queue the run of `TearDown`, and log that no attempts are left.
     GiveUp,
     /// Queue a run of the teardown worker after this time, or after what is left of an earlier one.
     /// No memory of a request may be released before.
@@ -95,14 +95,14 @@ pub enum Action {
     Release,
 }
 
-/// What becomes of the stale connection that is kept, if there is one.
+/// The action for the stale connection that is kept, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleConnection {
-    /// It stays as it is.
+    /// The connection stays as it is.
     Leave,
     /// Disconnect it; it stays.
     Disconnect,
-    /// It is dropped, which disconnects it.
+    /// The connection is dropped, which disconnects it.
     Drop,
 }
 
@@ -111,7 +111,7 @@ pub enum StaleConnection {
 pub struct Effects {
     /// The action on the path.
     pub action: Action,
-    /// What to do with the stale connection; before `action` if both ask for something.
+    /// The action for the stale connection; before `action` if both ask for something.
     pub stale_connection: StaleConnection,
 }
 

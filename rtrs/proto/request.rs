@@ -61,19 +61,19 @@ pub struct Reply {
     pub addr: u64,
     /// Remote key.
     pub rkey: u32,
-    /// What comes after the data.
+    /// The messages that the client wants after the data.
     pub then: Then,
 }
 
-/// What a client wants with the response to a read.
+/// The messages that a client wants after the data of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing.
+    /// The response alone.
     Response,
     /// The invalidation of its key before the response.
     Invalidation,
-    /// With the response so many bytes of the end of the data, 1 to [`TAIL_LEN_MAX`], for which its
-    /// memory has no room.
+    /// The response with so many bytes of the end of the data, 1 to [`TAIL_LEN_MAX`], for which the
+    /// client's memory has no room.
     Tail {
         /// The number of bytes, fewer than those of the data.
         len: u8,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long an attempt to connect a path may take, and what else both sides wait for.
+//! The time that an attempt to connect a path may take, and the other times that both sides wait.
 
 use super::CONNECT_TIMEOUT_MS;
 
@@ -42,7 +42,7 @@ const AGAIN_MS: u32 = 1500;
 /// One attempt in so many has more time, for a slow peer.
 const AGAIN_ROUND: u32 = 4;
 
-/// How long the steps of a connect may take.
+/// The timeouts of the steps of a connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectTimeouts {
     /// Resolving the peer's address, in milliseconds.
@@ -52,14 +52,14 @@ pub struct ConnectTimeouts {
 }
 
 impl ConnectTimeouts {
-    /// For a path that a task waits for.
+    /// The timeouts for a path that a task waits for.
     pub const FIRST: Self = Self {
         address_ms: CONNECT_TIMEOUT_MS,
         step_ms: CONNECT_TIMEOUT_MS,
     };
 
-    /// For a path that is to reconnect soon after its link is up, when `silent` attempts in a row
-    /// were not answered by a peer whose address is known.
+    /// Returns the timeouts for a path that is to reconnect soon after its link is up, when
+    /// `silent` attempts in a row were not answered by a peer whose address is known.
     ///
     /// A new attempt asks the peer at once, an old one may be between two of its requests: the
     /// connection manager repeats its own after 4 s, and a neighbour is asked at most three times.

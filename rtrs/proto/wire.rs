@@ -135,9 +135,10 @@ pub struct ConnectResponse {
     pub flags: U32,
     /// [`FENCES`] or 0. (Protocol 2.0 reserves it, and what follows.)
     pub extension: U32,
-    /// With [`FENCES`]: the number of this life of the path in its session, from 1.
+    /// The number, from 1, of this life of the path in its session; only with [`FENCES`].
     pub path_number: U32,
-    /// With [`FENCES`]: the session at the server, from its first path to the end of its last one.
+    /// The session at the server, from its first path to the end of its last one; only with
+    /// [`FENCES`].
     pub session: U64,
     /// 0.
     pub reserved: [u8; 20],

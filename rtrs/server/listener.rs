@@ -46,7 +46,7 @@ use crate::server::{
 /// Dropping it stops listening, closes all sessions, waits until all their requests have been
 /// answered, and frees everything. The drop sleeps.
 pub struct Listener {
-    /// Over IP, and over the InfiniBand address family.
+    /// The identifiers that listen: over IP, and over the InfiniBand address family.
     ids: Option<(cm::Listener, cm::Listener)>,
     registry: Arc<Registry>,
     /// Ends the paths over devices that fail.
@@ -128,7 +128,7 @@ fn refuse(request: ConnectRequest<'_>, refusal: &Refusal) {
     let _ = request.reject(ConnectResponse::reject(refusal.errno()).as_bytes());
 }
 
-/// As [`refuse`], for a request that has a handler.
+/// Rejects a request that has a handler, as [`refuse`] does.
 pub(crate) fn refuse_pending(pending: Pending, refusal: &Refusal) {
     log_refusal(pending.id().ok().and_then(Id::peer_address), refusal);
     let _ = pending.reject(ConnectResponse::reject(refusal.errno()).as_bytes());

@@ -117,7 +117,7 @@ pub(crate) struct Path {
     pub(crate) geometry: Geometry,
     /// A copy of the session's.
     pub(crate) always_invalidate: bool,
-    /// Both addresses, the client's first.
+    /// The two addresses, the client's first.
     pub(crate) name: PathName,
     /// The device of all connections.
     pub(crate) device: Device,
@@ -154,7 +154,7 @@ pub(crate) struct Path {
     tick: DelayedWork<Path, 1>,
     #[pin]
     resume: Work<Path, 2>,
-    /// When the path was made.
+    /// The time at which the path was created.
     begun: Instant<Monotonic>,
     /// Dropped last.
     charge: Charge,
@@ -464,7 +464,7 @@ impl Path {
     }
 }
 
-/// What a path is called in log lines.
+/// The name of a path in log lines.
 pub(crate) struct Label<'a>(&'a Path);
 
 impl fmt::Display for Label<'_> {

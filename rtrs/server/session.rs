@@ -2,7 +2,7 @@
 
 //! A session: one client's chunks, and the paths that lead to them.
 
-mod arrivals;
+mod connect_backlog;
 pub(crate) mod table;
 
 use kernel::{

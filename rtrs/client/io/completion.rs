@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a request ends: response, acknowledged send, invalidated key.
+//! The end of a request: response, acknowledged send, invalidated key.
 //!
 //! A request ends only when its memory cannot be reached over the wire any more:
 //!

@@ -137,7 +137,7 @@ impl Tags {
     }
 }
 
-/// What a connection needs to post its receives.
+/// The request table and the counts with which a connection posts its receives.
 pub(crate) struct Ready {
     requests: Arc<RequestTable>,
     /// Receives that are kept posted, and how many of them are posted at a time.
@@ -146,7 +146,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// For a connection with these tags, whose receive queue has `room` entries.
+    /// Returns the value for a connection with these tags, whose receive queue has `room` entries.
     pub(crate) fn new(requests: &Arc<RequestTable>, tags: Tags, room: u32) -> Result<Self> {
         // A device may have a shorter queue than the protocol asks for.
         let receives = tags.receives().min(room);
@@ -164,7 +164,7 @@ impl Ready {
     }
 }
 
-/// What a connection needs to carry requests.
+/// The state of a connection that carries requests.
 pub(crate) struct Live {
     pub(crate) requests: Arc<RequestTable>,
     /// The receives, with memory for a new key and a tail if responses bring them.
@@ -271,8 +271,8 @@ impl ConnectionContext {
         self.done.poll(u32::MAX);
     }
 
-    /// As [`Self::poll_send_cq`]; if requests still wait after that, the path is notified of the
-    /// next completion.
+    /// Handles the completions of sends as [`Self::poll_send_cq`] does; if requests still wait
+    /// after that, the path is notified of the next completion.
     #[inline(always)]
     pub(crate) fn poll_send_cq_or_notify(&self) {
         self.poll_send_cq();

@@ -23,7 +23,7 @@ use kernel_ext::sync::{
     Held, //
 };
 
-/// Which sending of a request's entry was posted last.
+/// The number of the last sending of a request's entry that was posted.
 ///
 /// A sender that is late may note an older one over a newer one: then the newer one is taken for
 /// one that is not posted yet.
@@ -56,7 +56,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Of an entry that was not used yet.
+    /// The value of an entry that was not used yet.
     pub(crate) const NONE: Self = Self {
         number: 0,
         is_old: false,
@@ -81,11 +81,11 @@ pub(crate) trait HasSending {
     fn sending(&mut self) -> &mut Sending;
 }
 
-/// What became of an answer that was put aside.
+/// The decision about an answer that was put aside.
 pub(crate) enum Aside<'a, T> {
-    /// There is none.
+    /// No answer was put aside.
     None,
-    /// It stays aside at least for a grace period that begins after this.
+    /// The answer stays aside at least for a grace period that begins after this.
     Waits,
     /// Its request is posted: what the caller posts now is behind it.
     Posted(Held<'a, T>),

@@ -21,10 +21,10 @@ use crate::client::io::{
     transfer::AnyTransfer, //
 };
 
-/// How a request's data is mapped.
+/// The mapping of a request's data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DataMapping {
-    /// There is no data.
+    /// The request has no data.
     None,
     /// A write of few pieces: by their DMA addresses, local access only. It ends when both the
     /// send's completion and the response have come.
@@ -39,7 +39,7 @@ pub(crate) enum DataMapping {
 /// One sending of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt {
-    /// How often it was sent on other paths before.
+    /// The number of times that it was sent on other paths before.
     pub(crate) resent: Resent,
     /// The path counts it, for the policy that chose the path.
     pub(crate) is_counted: bool,
@@ -87,7 +87,7 @@ pub(crate) struct InFlight {
     pub(crate) result: Result,
     /// The connection on which it was sent; the response must come there, too.
     pub(crate) cid: u16,
-    /// Which kind of message was sent; a request without data may be of either.
+    /// The message was a write; a request without data may be sent as either.
     pub(crate) is_write: bool,
     /// Bytes of the user message.
     pub(crate) usr_len: u16,

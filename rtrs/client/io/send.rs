@@ -57,7 +57,7 @@ use crate::client::{
 /// The direction of a request as a const parameter: reads and writes are compiled as two functions,
 /// each without the other's branches.
 pub(crate) const READ: bool = false;
-/// As [`READ`].
+/// The direction of a write, see [`READ`].
 pub(crate) const WRITE: bool = true;
 
 const fn direction<const IS_WRITE: bool>() -> Direction {

@@ -122,7 +122,7 @@ impl RequestTable {
         let depth = granted.geometry.queue_depth();
         let mut entries = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
         for _ in 0..depth {
-            let mr = Mr::new(pd, pages_max, pd.device().sg_gaps())?;
+            let mr = Mr::new(pd, pages_max)?;
             entries.push(Entry::new(mr), GFP_KERNEL)?;
         }
         Ok(Arc::new(
@@ -251,7 +251,7 @@ impl RequestTable {
         transfer.done(mapped, result);
     }
 
-    /// As [`Self::end`] for a read whose `tail` has come with the response.
+    /// Ends a read as [`Self::end`] does; its `tail` has come with the response.
     pub(crate) fn end_with_tail(&self, mut held: Held<'_, InFlight>, tail: &[u8]) {
         let Some(transfer) = self.take_transfer(&mut held) else {
             return;

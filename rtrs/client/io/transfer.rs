@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an upper layer passes in with a request, and gets back when it ends.
+//! Objects that an upper layer passes in with a request, and gets back when it ends.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -18,7 +18,7 @@ use rtrs_core::proto::quarantine::Ticket;
 
 use crate::client::io::table::RequestTable;
 
-/// What a request owns while it is in flight: the memory of its data.
+/// The object that a request owns while it is in flight: the memory of its data.
 ///
 /// At most one word, since it is stored type-erased without an allocation (a block layer request,
 /// a box or an `Arc` fits).
@@ -40,8 +40,8 @@ pub trait Transfer: Send + Sized + 'static {
         0
     }
 
-    /// As [`Self::done`] for a read that has succeeded and whose `tail`, as long as
-    /// [`Self::tail_len`] says, has come with the response and is not in the memory.
+    /// Takes back, as [`Self::done`] does, the memory of a read that has succeeded. Its `tail`, as
+    /// long as [`Self::tail_len`] says, has come with the response and is not in the memory.
     fn done_with_tail(self, tail: &[u8]) {
         let _ = tail;
         self.done(Err(EIO));
@@ -72,9 +72,9 @@ pub trait Transfer: Send + Sized + 'static {
 /// The direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the server to us.
+    /// Data go from the server to the client.
     Read,
-    /// From us to the server.
+    /// Data go from the client to the server.
     Write,
 }
 
@@ -92,9 +92,9 @@ impl Direction {
 /// The IO connection of a path that a request uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoQueue {
-    /// That of a CPU, or of the hardware queue with its index.
+    /// The connection of a CPU, or of the hardware queue with this index.
     Cpu(u32),
-    /// That of a poll queue, from 0; its completions are handled by
+    /// The connection of a poll queue, from 0; its completions are handled by
     /// [`Session::poll`](crate::Session::poll) only.
     Poll(u32),
 }
@@ -106,7 +106,7 @@ pub struct Rejected<T> {
     /// `ECONNABORTED`: no path is connected; `EMSGSIZE`: head and data exceed the chunk; `EINVAL`:
     /// the tag is out of range.
     pub error: Error,
-    /// What was passed in; [`Transfer::done`] was not called.
+    /// The transfer of the caller; [`Transfer::done`] was not called.
     pub transfer: T,
 }
 

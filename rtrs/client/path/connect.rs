@@ -267,7 +267,7 @@ impl<'a> Attempt<'a> {
         done
     }
 
-    /// As [`Self::resolve`], with one identifier; if it fails none is left.
+    /// Does what [`Self::resolve`] does, with one identifier; if it fails none is left.
     fn resolve_within(&self, cid: u16, timeout_ms: u32) -> Result<CmId, PathError> {
         let path = self.path;
         let (src, dst) = path.socket_addresses()?;

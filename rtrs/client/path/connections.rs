@@ -56,7 +56,8 @@ fn drain(list: &[Connection]) -> Result {
 /// The connections of a connected path. Senders read it under RCU; the path's teardown withdraws
 /// it and shuts it down.
 pub(crate) struct Connections {
-    /// By number: the admin connection, those of the CPUs, those of the poll queues.
+    /// The connections by number: the admin connection, those of the CPUs, those of the poll
+    /// queues.
     list: KVec<Connection>,
     cpu_connections: u32,
     pub(crate) requests: Arc<RequestTable>,
@@ -154,7 +155,7 @@ impl Connections {
         self.drained()
     }
 
-    /// As [`Self::hang_up`], without a disconnect.
+    /// Drains as [`Self::hang_up`] does, without a disconnect.
     pub(crate) fn drain(&self) -> Result<Drained<'_>> {
         drain(&self.list)?;
         self.drained()

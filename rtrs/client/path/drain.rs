@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a path does about a device that does not flush its connections.
+//! The treatment of a device that does not flush the connections of a path.
 //!
 //! Such a device may still use all memory that it was given: it may write into the pages of a read,
 //! and send those of a write. So these requests are neither answered nor sent again, and the
@@ -29,9 +29,9 @@ use crate::client::{
 /// Connections whose queue pairs the device has not flushed in time, with the memory that it may
 /// still use.
 pub(crate) enum Undrained {
-    /// Those of an attempt to connect that carried no request.
+    /// The connections of an attempt to connect that carried no request.
     Setup(KVec<Connection>, Option<Arc<RequestTable>>),
-    /// Those of a life, whose requests wait.
+    /// The connections of a life, whose requests wait.
     Life(Arc<Connections>),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a path could not be connected, or was lost.
+//! The reasons why a path could not be connected, or was lost.
 
 use ferro_proto::errno::Errno;
 use kernel::{

@@ -34,13 +34,13 @@ use crate::client::path::{
     HEARTBEAT, //
 };
 
-/// When the peer last sent something, and how quickly it answers.
+/// The time at which the peer last sent something, and how quickly it answers.
 pub(crate) struct Liveness {
     /// Ticks since the peer last sent something.
     missed: AtomicU32,
-    /// When the last heartbeat was sent, in nanoseconds since `born`.
+    /// The time at which the last heartbeat was sent, in nanoseconds since `born`.
     sent_ns: AtomicU64,
-    /// How long the last answer took, in nanoseconds; 0 before the first.
+    /// The round trip time of the last heartbeat, in nanoseconds; 0 before the first answer.
     latency_ns: AtomicU64,
     born: Instant<Monotonic>,
 }

@@ -37,7 +37,7 @@ use crate::client::{
     }, //
 };
 
-/// What the queue pair of a connection is created with.
+/// The parameters with which the queue pair of a connection is created.
 pub(super) struct Plan<'a> {
     pub(super) path: &'a Arc<Path>,
     pub(super) life: u16,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a path is lost and reconnects: carries out what `proto::recovery` decides.
+//! The loss of a path and its reconnects: carries out what `proto::recovery` decides.
 //!
 //! | who | does | excluded by |
 //! |---|---|---|
@@ -83,7 +83,8 @@ impl Path {
         effects.action
     }
 
-    /// As [`Self::step`], but leaves the stale connection to the caller, which may hold locks.
+    /// Applies an event as [`Self::step`] does, but leaves the stale connection to the caller,
+    /// which may hold locks.
     pub(super) fn decide(self: &Arc<Self>, event: Event) -> Effects {
         let mut recovery = self.recovery.lock();
         let effects = recovery.step(event);
@@ -344,10 +345,32 @@ impl Path {
         self.wait_closed();
     }
 
+    /// Closes the path as [`Self::close`] does, for a user: the wait is killable, and the path is
+    /// closed if the caller is killed, too.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` if the caller was killed.
+    pub(crate) fn close_killable(self: &Arc<Self>) -> Result {
+        self.begin_close();
+        let closed = self.state_changed.wait_until_killable(|| self.is_closed());
+        closed.map_err(|_| {
+            pr_info!(
+                "session {}: the path to {} is closed when its device has ended its work requests\n",
+                self.session.name(),
+                self.dst()
+            );
+            EINTR
+        })
+    }
+
     /// Sleeps until the path is closed.
     pub(crate) fn wait_closed(&self) {
-        self.state_changed
-            .wait_until(|| matches!(self.state(), ClientState::Closed | ClientState::Dead));
+        self.state_changed.wait_until(|| self.is_closed());
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(self.state(), ClientState::Closed | ClientState::Dead)
     }
 
     /// Removes a closed path. Of several callers, one gets `true`.

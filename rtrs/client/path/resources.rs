@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a path keeps from one life to the next: all objects that do not depend on its peer.
+//! The objects that a path keeps from one life to the next: all that do not depend on its peer.
 //!
 //! Dirty pages and swap may wait for a lost path. It therefore keeps what it needs to connect
 //! again: completion queues, the requests with their regions and message buffers, the protection
@@ -78,10 +78,11 @@ impl Queues {
 /// table. The queues hold the path, so they are dropped before the path is closed.
 pub(crate) struct Resources {
     pd: Option<Arc<Pd>>,
-    /// By the number of the connection.
+    /// The queues by the number of the connection.
     queues: KVec<Queues>,
     requests: Option<Pin<UniqueArc<RequestTable>>>,
-    /// What could not be drained: with it, there is no connection, and nothing else is used.
+    /// The connections that could not be drained; while there are some, there is no connection, and
+    /// nothing else is used.
     pub(crate) undrained: Option<Undrained>,
 }
 

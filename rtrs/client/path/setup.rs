@@ -46,7 +46,7 @@ impl Step {
 struct Reached {
     /// The last step that ended, and its connection.
     step: Option<(u16, Step)>,
-    /// What the server granted on the last accepted connection.
+    /// The values that the server granted on the last accepted connection.
     accepted: Option<Accepted>,
     /// Bytes of the info response.
     info_len: u32,

@@ -47,7 +47,7 @@ pub(crate) struct UnansweredRequest {
     is_write: bool,
     id: u16,
     cid: u16,
-    /// How often it was sent again so far.
+    /// The number of times that it was sent again so far.
     resent: Resent,
     /// Its message could be read.
     is_whole: bool,
@@ -123,7 +123,7 @@ impl Session {
         transfer.requeue(ticket);
     }
 
-    /// As [`Self::give_back`].
+    /// Requeues an unanswered request as [`Self::give_back`] does.
     pub(crate) fn give_back_unanswered(&self, unanswered: UnansweredRequest) {
         self.give_back(unanswered.id, unanswered.transfer, unanswered.ticket);
     }

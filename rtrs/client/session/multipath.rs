@@ -114,8 +114,9 @@ impl Session {
         sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
     }
 
-    /// As [`Self::submit`], while chunks of the session are held or requests paused: sends in a
-    /// chunk that is not held, or for a request that was lost in the chunk in which it was.
+    /// Sends a request as [`Self::submit`] does, while chunks of the session are held or requests
+    /// paused: in a chunk that is not held, or for a request that was lost in the chunk in which it
+    /// was.
     #[cold]
     #[inline(never)]
     fn submit_carefully<T: Transfer>(
@@ -209,8 +210,8 @@ impl Session {
         }
     }
 
-    /// As [`Self::send_on_any_path`], for sessions of several paths and for requests that were
-    /// sent `resent` times before.
+    /// Sends a request as [`Self::send_on_any_path`] does, for sessions of several paths and for
+    /// requests that were sent `resent` times before.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "a tail call of the IO path")]
     pub(crate) fn send_on_one_of<const IS_WRITE: bool, T: Outbound>(

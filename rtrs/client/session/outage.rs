@@ -79,9 +79,13 @@ pub trait SessionEvents: Send + Sync {
     /// yet, and is tried again later.
     fn validate_path(&self, path: &OnePath<'_>) -> Result<bool>;
 
-    /// There was no path for `fast_io_fail_tmo`: queued IO fails, and all IO until
+    /// The session had no path for `fast_io_fail_tmo`: queued IO fails, and all IO until
     /// [`Self::connected`].
     fn io_failed(&self);
+
+    /// Returns whether memory may be freed only when requests of the session have ended, since
+    /// pages are swapped out by them. Must be quick: locks as for [`Self::disconnected`].
+    fn carries_swap(&self) -> bool;
 }
 
 /// The state of a session's paths and outages.
@@ -104,8 +108,23 @@ impl Availability {
     /// lock, so the call must not wait for memory.
     fn tell(&self, event: impl FnOnce(&dyn SessionEvents)) {
         if let Some(events) = &self.events {
-            memory::from_reserves(|| event(&**events));
+            while_io_waits(self.carries_swap(), || event(&**events));
         }
+    }
+
+    fn carries_swap(&self) -> bool {
+        let events = self.events.as_ref();
+        events.is_some_and(|events| events.carries_swap())
+    }
+}
+
+/// Runs `work`, for which IO waits, and which starts none itself. If swap waits, memory may be
+/// freed only by it: then it takes the reserves, for what must start no IO tries for ever else.
+fn while_io_waits<R>(swap_waits: bool, work: impl FnOnce() -> R) -> R {
+    if swap_waits {
+        memory::from_reserves(work)
+    } else {
+        memory::without_io(work)
     }
 }
 
@@ -130,8 +149,7 @@ impl WorkItem<REOPEN> for Session {
     type Pointer = Arc<Session>;
 
     fn run(this: Arc<Session>) {
-        // IO waits for it.
-        memory::from_reserves(|| this.make_usable());
+        this.while_io_waits(|| this.make_usable());
     }
 }
 
@@ -149,6 +167,13 @@ impl WorkItem<GIVE_UP> for Session {
 }
 
 impl Session {
+    /// Runs `work`, for which requests wait: it starts no IO, and uses the kernel's reserves of
+    /// memory if there is swap on the session's disks. Sleeps; the caller holds no lock.
+    pub(crate) fn while_io_waits<R>(&self, work: impl FnOnce() -> R) -> R {
+        let swap_waits = self.availability.lock().carries_swap();
+        while_io_waits(swap_waits, work)
+    }
+
     /// Calls `events` for the events of the open session from now on.
     pub(crate) fn start_events(self: &Arc<Self>, events: Arc<dyn SessionEvents>) {
         let mut availability = self.availability.lock();

@@ -13,7 +13,7 @@ use rtrs_core::proto::settings::{
     COUNT, //
 };
 
-/// One value each.
+/// The values, one for each setting.
 pub(crate) struct SharedSettings([AtomicI32; COUNT]);
 
 impl SharedSettings {

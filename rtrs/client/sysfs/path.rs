@@ -86,8 +86,7 @@ fn store_reconnect(path: ArcBorrow<'_, Path>, _context: &StoreContext<'_>, text:
 
 fn store_disconnect(path: ArcBorrow<'_, Path>, _context: &StoreContext<'_>, text: &str) -> Result {
     expect_one(&path, "disconnect", text)?;
-    Arc::from(path).close();
-    Ok(())
+    Arc::from(path).close_killable()
 }
 
 fn store_remove_path(path: ArcBorrow<'_, Path>, context: &StoreContext<'_>, text: &str) -> Result {
@@ -96,9 +95,10 @@ fn store_remove_path(path: ArcBorrow<'_, Path>, context: &StoreContext<'_>, text
     memory::without_io(|| remove_path(&path.into(), context))
 }
 
-/// Removes a path and its files.
+/// Removes a path and its files. A caller that is killed leaves a path that is closed.
 fn remove_path(path: &Arc<Path>, context: &StoreContext<'_>) -> Result {
     let reserve = PathsReserve::new()?;
+    path.close_killable()?;
     context.remove_self(&crate::THIS_MODULE)?;
     path.session.remove(path, reserve);
     let files = match &mut *path.session.files.lock() {

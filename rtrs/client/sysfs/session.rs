@@ -152,7 +152,7 @@ fn store_policy(
 /// A path's directories.
 pub(crate) struct PathFiles {
     path: Arc<Path>,
-    /// Inside the other directory, so it is dropped first.
+    /// The directory inside the other one, so it is dropped first.
     _stats: Directory<Path>,
     _directory: Directory<Path>,
 }

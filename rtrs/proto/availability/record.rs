@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver records of a session's paths and outages.
+//! The records that a driver writes of a session's paths and outages.
 
 use ferro_proto::{
     record::Machine,
@@ -24,7 +24,7 @@ use super::{
 type OutageEffect = outage::Effect;
 type OutageEvent = outage::Event;
 
-/// What a driver is about to do for a session; with its mutex held.
+/// The next action of a driver for a session; with its mutex held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Admits IO to a path that is connected.

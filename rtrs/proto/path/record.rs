@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a server records of its paths.
+//! The records that a server writes of its paths.
 
 use ferro_proto::{
     record::Machine,
@@ -14,7 +14,7 @@ use super::{
     ServerState, //
 };
 
-/// What a server is about to do for a path.
+/// The next action of a server for a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Queues a run of the teardown.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to a client's path.
+//! The events of a client's path.
 
 use super::TearDown;
 
@@ -44,7 +44,7 @@ pub enum Event {
         /// The life of the event.
         life: Option<u16>,
     },
-    /// Something may have changed for the better: a port is up, a device has come.
+    /// A change that may be for the better: a port is up, a device has come.
     RetryNow,
     /// An administrator wants the path connected again, in any state.
     Reconnect,
@@ -58,7 +58,7 @@ pub enum Event {
         outcome: Outcome,
         /// The duration, which is subtracted from the delay.
         took_ms: u32,
-        /// For the next delay.
+        /// The settings for the next delay.
         pauses: Pauses,
     },
     /// The run that [`Recovery::begin_tear_down`] granted is complete: no connection is left.
@@ -67,7 +67,7 @@ pub enum Event {
         run: TearDown,
         /// The driver has kept a stale connection; only in a run to connect again.
         kept: bool,
-        /// For the next delay.
+        /// The settings for the next delay.
         pauses: Pauses,
     },
     /// The device has not flushed a connection, so the run that [`Recovery::begin_tear_down`]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver records of a path's recovery.
+//! The records that a driver writes of a path's recovery.
 
 use ferro_proto::{
     record::Machine,
@@ -18,7 +18,7 @@ use super::{
     TearDown, //
 };
 
-/// What a driver is about to do for a path.
+/// The next action of a driver for a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Starts the timer of the next attempt.

@@ -90,8 +90,8 @@ impl Operation {
         Ok(context.memory().clone())
     }
 
-    /// As [`pages`](Self::pages) without a reference: the caller must fill the data of a read. The
-    /// memory is then [`memory`](Self::memory).
+    /// Takes the caller's promise as [`pages`](Self::pages) does, without a reference: the caller
+    /// must fill the data of a read. The memory is then [`memory`](Self::memory).
     #[inline]
     pub fn promise_data(&mut self) {
         if let Some(context) = &mut self.context {

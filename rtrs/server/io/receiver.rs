@@ -162,7 +162,7 @@ impl Receiver {
         }
     }
 
-    /// As [`Self::validate`] for a request whose head is near its chunk's end.
+    /// Does what [`Self::validate`] does for a request whose head is near its chunk's end.
     #[cold]
     fn validate_short(&self, qp: &Qp<Self>, context: KBox<RequestContext>) {
         let mut bytes = [0; HEAD_MAX];

@@ -159,8 +159,8 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
 
 type Answer<'a> = Batch<'a, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>;
 
-/// As [`post`] for a read of no data, without an invalidation, or with a tail. Not inlined, and
-/// with a batch of its own, so that the usual one stays in registers.
+/// Does what [`post`] does for a read of no data, without an invalidation, or with a tail. Not
+/// inlined, and with a batch of its own, so that the usual one stays in registers.
 #[cold]
 #[inline(never)]
 fn post_unusual(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) {

@@ -49,7 +49,7 @@ use crate::server::{
 /// The session's chunks on one path: registered for its device, each with a request context.
 #[pin_data]
 pub(crate) struct Chunks {
-    /// By chunk.
+    /// The state of each chunk.
     chunk_states: KVVec<ChunkState>,
     /// Registrations of several chunks each; none with `always_invalidate`, where each context has
     /// the registration of its chunk.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a path was closed.
+//! The reasons why a path was closed.
 
 use ferro_proto::errno::Errno;
 use kernel::{
@@ -39,7 +39,7 @@ pub(crate) enum PathError<'a> {
     DeviceFailed,
     /// A work request with this tag failed on this connection.
     Completion(u16, WcStatus, u32),
-    /// What could not be posted.
+    /// The work request that could not be posted, and the error of the post.
     Post(&'a str, Error),
     /// The client added no connection, and sent no info request, for so many milliseconds.
     SetUpTimeout(u32),
@@ -83,7 +83,7 @@ pub(crate) enum PathError<'a> {
     Fence(BadFence),
 }
 
-/// Why the request in a chunk is refused.
+/// The reason why the request in a chunk is refused.
 #[derive(Clone, Copy)]
 pub(crate) enum RequestError {
     /// The message is none of the protocol.

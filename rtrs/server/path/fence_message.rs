@@ -36,7 +36,7 @@ use crate::server::path::{
 pub(crate) struct FenceMessage {
     /// The number of the path that the message on this one is about, until it is answered; or 0.
     asked: AtomicU32,
-    /// This path is drained.
+    /// The path is drained.
     is_drained: AtomicBool,
 }
 

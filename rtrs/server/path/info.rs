@@ -205,7 +205,7 @@ fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, why: PathError<'_>) {
 enum Name {
     /// The session has it.
     Given,
-    /// Another session has it, and may end soon.
+    /// Another session has the name, and may end soon.
     Awaited,
 }
 

@@ -51,17 +51,17 @@ use crate::server::{
     },
     quota::Charge,
     session::{
-        arrivals::Arrivals,
+        connect_backlog::ConnectBacklog,
         Service,
         Session, //
     },
 };
 
-/// Where a connect request comes from.
+/// The origin of a connect request.
 pub(crate) struct Origin {
     /// The device at which it came.
     pub(crate) device: Device,
-    /// Both addresses, the client's first.
+    /// The two addresses, the client's first.
     pub(crate) name: PathName,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Registry {
     sessions: Mutex<Sessions>,
     /// Connect requests that wait for an answer; no other lock is taken with it.
     #[pin]
-    pub(super) arrivals: Mutex<Arrivals>,
+    pub(super) backlog: Mutex<ConnectBacklog>,
     /// Woken when a session has been removed.
     #[pin]
     gone: WaitQueue,
@@ -142,7 +142,7 @@ impl Registry {
                     list: KVec::new(),
                     closed: false,
                 }, "Registry::sessions"),
-                arrivals <- new_mutex!(Arrivals::new(), "Registry::arrivals"),
+                backlog <- new_mutex!(ConnectBacklog::new(), "Registry::backlog"),
                 gone <- new_wait_queue!("Registry::gone"),
             }),
             GFP_KERNEL,

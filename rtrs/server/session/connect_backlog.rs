@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connect requests that begin a path: workers answer them, in the order of `proto::arrivals`.
+//! The backlog of connect requests that begin a path: workers answer them, in the order of
+//! `proto::connect_backlog`.
 
 use kernel::{
     prelude::*,
@@ -14,7 +15,7 @@ use rdma::{
     DeviceId, //
 };
 use rtrs_core::proto::{
-    arrivals,
+    connect_backlog,
     handshake::Connect, //
 };
 
@@ -28,7 +29,7 @@ use crate::server::{
 };
 
 /// A connect request that waits.
-struct Arrival {
+struct WaitingConnect {
     connect: Connect,
     origin: Origin,
     pending: Pending,
@@ -37,12 +38,12 @@ struct Arrival {
 
 /// Connect requests that wait, the oldest first, and the devices that have a worker: each has one
 /// for all of its requests.
-pub(super) struct Arrivals {
-    list: KVec<Arrival>,
+pub(super) struct ConnectBacklog {
+    list: KVec<WaitingConnect>,
     busy: KVec<DeviceId>,
 }
 
-impl Arrivals {
+impl ConnectBacklog {
     pub(super) const fn new() -> Self {
         Self {
             list: KVec::new(),
@@ -51,16 +52,14 @@ impl Arrivals {
     }
 
     /// Adds a request. Returns one that is given up for it, and whether the device needs a worker.
-    fn add(&mut self, arrival: Arrival) -> Result<(Option<Arrival>, bool)> {
-        let device = arrival.origin.device.id();
+    fn add(&mut self, newest: WaitingConnect) -> Result<(Option<WaitingConnect>, bool)> {
+        let device = newest.origin.device.id();
         self.list.reserve(1, GFP_KERNEL)?;
         self.busy.reserve(1, GFP_KERNEL)?;
         let waiting = self.list.iter().map(|older| &older.connect);
-        let replaced = arrivals::replaced(&arrival.connect, waiting);
+        let replaced = connect_backlog::replaced(&newest.connect, waiting);
         let given_up = replaced.and_then(|index| self.list.remove(index).ok());
-        self.list
-            .push_within_capacity(arrival)
-            .map_err(|_| ENOMEM)?;
+        self.list.push_within_capacity(newest).map_err(|_| ENOMEM)?;
         let is_busy = self.busy.contains(&device);
         if !is_busy {
             self.busy.push_within_capacity(device).map_err(|_| ENOMEM)?;
@@ -69,9 +68,9 @@ impl Arrivals {
     }
 
     /// Takes the next request at `device`; without one its worker ends.
-    fn take(&mut self, device: DeviceId) -> Option<Arrival> {
-        let of_device = |arrival: &Arrival| arrival.origin.device.id() == device;
-        let next = arrivals::next(self.list.iter().map(of_device));
+    fn take(&mut self, device: DeviceId) -> Option<WaitingConnect> {
+        let of_device = |waiting: &WaitingConnect| waiting.origin.device.id() == device;
+        let next = connect_backlog::next(self.list.iter().map(of_device));
         let taken = next.and_then(|index| self.list.remove(index).ok());
         if taken.is_none() {
             self.busy.retain(|busy| *busy != device);
@@ -90,13 +89,13 @@ impl Registry {
     ) -> Result {
         let device = origin.device.id();
         let events = Events::new()?;
-        let arrival = Arrival {
+        let waiting = WaitingConnect {
             connect,
             origin,
             pending: request.prepare(events.clone())?,
             events,
         };
-        let (given_up, needs_worker) = self.arrivals.lock().add(arrival)?;
+        let (given_up, needs_worker) = self.backlog.lock().add(waiting)?;
         drop(given_up);
         if needs_worker {
             let registry = self.clone();
@@ -111,22 +110,22 @@ impl Registry {
     /// Answers all requests that wait at a device.
     fn answer_all(self: &Arc<Self>, device: DeviceId) {
         loop {
-            let next = self.arrivals.lock().take(device);
+            let next = self.backlog.lock().take(device);
             match next {
-                Some(arrival) => self.answer(arrival),
+                Some(waiting) => self.answer(waiting),
                 None => return,
             }
         }
     }
 
     /// Answers a request. Dropping it rejects it.
-    fn answer(self: &Arc<Self>, arrival: Arrival) {
-        let Arrival {
+    fn answer(self: &Arc<Self>, waiting: WaitingConnect) {
+        let WaitingConnect {
             connect,
             origin,
             pending,
             events,
-        } = arrival;
+        } = waiting;
         if events.is_over() {
             return;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The order in which a server answers the connect requests that begin a path.
+//! The backlog of connect requests that begin a path: the order in which a server answers them.
 //!
 //! It registers 512 chunks for each, one after the other, which takes an adapter some tenths of a
 //! second. A client waits 1.5 s most times ([`timeouts`](super::timeouts)), and asks again. When a
@@ -10,11 +10,11 @@
 
 use super::handshake::Connect;
 
-/// The requests that wait at most. One more takes the place of the oldest.
+/// The maximum number of requests that wait. A further one replaces the oldest.
 pub const WAITING_MAX: usize = 256;
 
-/// Returns which request is answered next: of those that wait, the oldest first, for each whether
-/// it may be answered now.
+/// Returns the index of the request to answer next; `None` if none may be answered now.
+/// `may_be_next` says for each request that waits, the oldest first, whether it may be answered.
 pub fn next(may_be_next: impl ExactSizeIterator<Item = bool>) -> Option<usize> {
     let newest = (0..may_be_next.len())
         .zip(may_be_next)
@@ -23,7 +23,8 @@ pub fn next(may_be_next: impl ExactSizeIterator<Item = bool>) -> Option<usize> {
     newest.map(|(index, _)| index)
 }
 
-/// Returns which request is given up for a `newer` one: of those that wait, the oldest first.
+/// Returns the index of the request to give up for a `newer` one; `None` if none is. `waiting` are
+/// the requests that wait, the oldest first.
 pub fn replaced<'a>(
     newer: &Connect,
     mut waiting: impl ExactSizeIterator<Item = &'a Connect>,
