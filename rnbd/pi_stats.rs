@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an end has seen of a device's protection information: the file `pi_stats`, on both ends.
+//! Counts of a device's protection information at one end: the file `pi_stats`, on both ends.
 
 use core::fmt::{
     self,

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod admin_lock;
 pub mod boot;
 pub mod cache;
 pub mod control;
@@ -18,17 +19,16 @@ pub mod flags;
 pub mod identity;
 pub mod io_state;
 pub mod known_disk;
-pub mod lanes;
 pub mod map;
 pub mod memory;
 pub mod message;
+pub mod message_queue;
 pub mod path_name;
+pub mod path_validation;
 pub mod pi;
 pub mod refusal;
 pub mod retry;
 pub mod slot;
-pub mod survey;
-pub mod turns;
 pub mod wire;
 
 /// The protocol version; the minor one is not on the wire.

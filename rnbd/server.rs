@@ -7,15 +7,16 @@
 //!    │                    └── Claim (one per session that has it open)
 //!    └── Session (one per RTRS session) ── Mapping (one per device that it has open)
 //!                                            └── Target (the state of the device for requests)
-//!                                                  └── Port (of a device with a sidecar: `store`)
+//!                                                  └── ClientQueue (with a sidecar: `store`)
 //! ```
 
 mod admin;
 mod export;
 mod identity;
 mod io;
-mod lane;
+mod log_limit;
 mod mapping;
+mod message_queue;
 mod protection;
 mod refusal;
 mod removal;
@@ -43,15 +44,15 @@ use rtrs_server::{
 use self::{
     export::Exports,
     io::Io,
-    lane::LeftLanes,
+    log_limit::CHANGES_LIMIT,
+    message_queue::LeftQueues,
     protection::ProtectedIo,
     removal::Removals,
     session::{
         Session,
-        SessionHandler,
-        CHANGES_LIMIT, //
+        SessionHandler, //
     },
-    store::Volumes, //
+    store::VolumeTable, //
 };
 
 use crate::proto::boot::Boot;
@@ -66,12 +67,12 @@ pub(crate) struct Server {
     exports: Arc<Exports>,
     bios: Arc<BioPool<Io>>,
     protected_bios: Arc<BioPool<ProtectedIo>>,
-    volumes: Arc<Volumes>,
+    volumes: Arc<VolumeTable>,
     removals: Arc<Removals>,
     messages: WorkQueue,
-    /// The lanes of all sessions that have messages.
-    lanes_in_use: AtomicU32,
-    left_lanes: Pin<KBox<LeftLanes>>,
+    /// The queues of all sessions that have messages.
+    queues_in_use: AtomicU32,
+    left_queues: Pin<KBox<LeftQueues>>,
     /// The boot of the machine.
     boot: Boot,
 }
@@ -83,11 +84,11 @@ impl Server {
             exports: Arc::pin_init(Exports::new(control.devices()?), GFP_KERNEL)?,
             bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
             protected_bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
-            volumes: Volumes::new()?,
+            volumes: VolumeTable::new()?,
             removals: Removals::new()?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
-            lanes_in_use: AtomicU32::new(0),
-            left_lanes: KBox::pin_init(LeftLanes::new(), GFP_KERNEL)?,
+            queues_in_use: AtomicU32::new(0),
+            left_queues: KBox::pin_init(LeftQueues::new(), GFP_KERNEL)?,
             boot: identity::boot(),
         };
         Ok(Arc::new(server, GFP_KERNEL)?)
@@ -109,7 +110,7 @@ impl Server {
     }
 
     /// Returns the devices with a sidecar that sessions have open.
-    fn volumes(&self) -> &Arc<Volumes> {
+    fn volumes(&self) -> &Arc<VolumeTable> {
         &self.volumes
     }
 
@@ -123,18 +124,18 @@ impl Server {
         self.boot
     }
 
-    /// Returns the number of lanes of all sessions that have messages.
-    fn lanes_in_use(&self) -> &AtomicU32 {
-        &self.lanes_in_use
+    /// Returns the number of queues of all sessions that have messages.
+    fn queues_in_use(&self) -> &AtomicU32 {
+        &self.queues_in_use
     }
 
-    /// Returns the lanes of sessions that have ended.
-    fn left_lanes(&self) -> &LeftLanes {
-        &self.left_lanes
+    /// Returns the queues of sessions that have ended.
+    fn left_queues(&self) -> &LeftQueues {
+        &self.left_queues
     }
 
-    /// Where the messages of each session are answered. What drops the server is never an item of
-    /// this queue: [`Running`] waits for them.
+    /// Returns the queue whose items answer the messages of sessions. No item of it drops the
+    /// server: [`Running`] waits for them.
     fn messages(&self) -> &WorkQueue {
         &self.messages
     }

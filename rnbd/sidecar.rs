@@ -8,25 +8,25 @@
 //! ```
 //!
 //! The device is divided into blocks of 4 KiB. A *data block* has a tuple of 16 bytes; the tuples
-//! of 256 data blocks, a *group*, are one *PI block*, the group's *home*. A write goes to the
-//! device once: a record with the old and the new tuples is written to the journal and is durable
-//! before the data are; the home follows later. After a crash [`replay`] compares the data with
-//! the tuples in the journal, and keeps the one that fits.
+//! of 256 data blocks, a *group*, are one *PI block*. A write goes to the device once: a record
+//! with the old and the new tuples is written to the journal and is durable before the data are;
+//! the PI block is *written back* later. After a crash [`replay`] compares the data with the tuples
+//! in the journal, and keeps the one that fits.
 //!
 //! As in `proto` there is no `unsafe`, no kernel type, no allocation, no lock, no clock, no log and
 //! no panic. `Documentation/decisions/0020-tuples-go-to-a-journal-first.md` has the reasons.
 
 #![forbid(unsafe_code)]
 
-pub mod arrival;
 pub mod claim;
 pub mod command;
 pub mod group;
 pub mod growth;
-pub mod homes;
 pub mod idle;
+pub mod inline_submit;
 pub mod layout;
-pub mod patrol;
+pub mod online_scrub;
+pub mod pi_cache;
 pub mod queue;
 pub mod record;
 pub mod recovery;

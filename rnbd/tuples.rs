@@ -32,11 +32,11 @@ pub(crate) struct Protected<'a, D: ?Sized> {
     pub(crate) geometry: Geometry,
 }
 
-/// What was verified.
+/// The intervals that were verified, and the result.
 pub(crate) struct Verified {
     /// The intervals, up to one that is wrong.
     pub(crate) series: Series,
-    /// What is wrong with the first one that is.
+    /// The fault of the first interval that is wrong, if there is one.
     pub(crate) result: Result<(), Wrong>,
 }
 

@@ -44,7 +44,12 @@ use crate::{
 pub(super) const TIMEOUT_MS: u32 = 60_000;
 
 /// Agrees with the server on a protocol version, and gets its identity. The version changes nothing
-/// for a client: servers of version 1 ignore the priority.
+/// for a client: servers of version 1 ignore the priority. Sleeps for at most [`TIMEOUT_MS`]; the
+/// thread can be killed.
+///
+/// # Errors
+///
+/// Those of the channel, and `EINVAL` for an answer that is not valid, with a log line.
 pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     let mut nonce = [0; size_of::<u64>()];
     random::fill(&mut nonce);
@@ -53,12 +58,12 @@ pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     device::parse_sess_info_response(response.as_bytes(), nonce).map_err(|reason| bad(rtrs, reason))
 }
 
-/// Why a device cannot be used.
+/// The reason why a device cannot be used.
 pub(super) struct NotOpened {
     /// The server's error; `EINVAL` for an answer that is not valid for a disk.
     pub(super) error: Error,
     /// The number under which the server has opened the device all the same. The caller closes it,
-    /// in its [turn](crate::proto::turns): another device may have the number.
+    /// under the [lock](crate::proto::admin_lock): another device may have the number.
     pub(super) number: Option<u32>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which of a device's writes may be lost with the server's volatile cache: the state of
+//! The writes of a device that may be lost with the server's volatile cache: the state of
 //! [`proto::cache`](crate::proto::cache), shared by all requests.
 //!
 //! One atomic word. A write's acknowledgement is recorded before its request ends, so a flush that

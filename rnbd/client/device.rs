@@ -8,9 +8,11 @@ mod limit_update;
 mod power;
 mod protected;
 mod scan;
+mod swap;
 mod unmap;
 
 pub(super) use self::fence::Asked;
+use self::unmap::UnmapState;
 
 use block_ext::{
     disk::Uevent,
@@ -38,7 +40,10 @@ use kernel::{
 use kernel_ext::{
     errno,
     ratelimit::RateLimit,
-    sync::Completion, //
+    sync::{
+        atomic::AtomicBool,
+        Completion, //
+    }, //
 };
 
 use crate::client::{
@@ -58,6 +63,7 @@ use crate::client::{
 };
 use crate::proto::{
     access::AccessMode,
+    admin_lock::LockMode, //
     boot::Boot,
     control::{
         DeviceState,
@@ -73,7 +79,6 @@ use crate::proto::{
         KnownDisk, //
     },
     pi::Choice,
-    turns::Turn, //
 };
 
 /// Limits the log lines about failed requests.
@@ -85,15 +90,16 @@ static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 /// number of its disk is in use for longer, see [`disk`](super::disk).
 #[pin_data]
 pub(super) struct Device {
-    /// How its requests are sent. Changes under the lock of `inner`, except that an answer which
-    /// says that the server does not have the device open sets it to `Failing` without the lock.
+    /// The state in which requests are sent. Changes under the lock of `inner`, except that an
+    /// answer which says that the server does not have the device open sets it to `Failing` without
+    /// the lock.
     io_state: IoStateCell,
-    /// What the server's cache may lose. Next to `io_state`, as requests read both.
+    /// The writes that the server's cache may lose. Next to `io_state`, as requests read both.
     cache: CacheCell,
     rtrs: Arc<rtrs_client::Session>,
     /// The device's name on the server.
     path: CString,
-    /// How the server opens it.
+    /// The access mode in which the server opens it.
     access: AccessMode,
     /// The protection information that the user wants.
     pi: Choice,
@@ -101,6 +107,8 @@ pub(super) struct Device {
     protection: SetOnce<Arc<Protection>>,
     #[pin]
     inner: Mutex<Inner>,
+    /// A page was swapped out to the disk.
+    has_swapped: AtomicBool,
     /// Work item that applies changed queue limits to the disk.
     #[pin]
     limit_update: Work<Device>,
@@ -110,6 +118,11 @@ pub(super) struct Device {
     /// Completed by it.
     #[pin]
     scanned: Completion,
+    /// Work item that removes the disk for a user.
+    #[pin]
+    unmap: Work<Device, { unmap::ITEM }>,
+    /// Completed by it, when it has dropped the device.
+    unmapped: Arc<Completion>,
     /// The N of `rnbdN`.
     number: u32,
     // Dropped last: the session may close with it.
@@ -122,9 +135,10 @@ pub(super) struct Device {
 /// may wait for IO: the lock is taken before queued IO can continue or fail.
 struct Inner {
     state: DeviceState,
-    /// How often the session was disconnected: a device that was opened before is not open now.
+    /// The number of disconnects of the session: a device that was opened before the last one is
+    /// not open now.
     disconnects: u32,
-    /// Why it was not opened again the last time.
+    /// The error of the last try to open it again.
     refusal: Option<Error>,
     /// The limits, from the first opening on.
     limits: Option<LimitUpdate>,
@@ -135,9 +149,11 @@ struct Inner {
     difference: Option<Difference>,
     /// The boot of the server's machine in which it was opened last, if the server has reported it.
     boot: Option<Boot>,
-    /// How often the server's cache was lost with writes of this device in it.
+    /// The number of times that the server's cache was lost with writes of this device in it.
     cache_losses: u32,
     mapped_disk: Option<MappedDisk>,
+    /// The state that the work item which removes the disk begins with.
+    unmap_state: Option<UnmapState>,
 }
 
 impl Device {
@@ -150,6 +166,7 @@ impl Device {
         number: u32,
     ) -> Result<Arc<Self>> {
         let rtrs = user.session().rtrs()?.clone();
+        let unmapped = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 io_state: IoStateCell::new(),
@@ -169,10 +186,14 @@ impl Device {
                     boot: None,
                     cache_losses: 0,
                     mapped_disk: None,
+                    unmap_state: None,
                 }),
+                has_swapped: AtomicBool::new(false),
                 limit_update <- new_work!("Device::limit_update"),
                 scan <- new_work!("Device::scan"),
                 scanned <- Completion::new(),
+                unmap <- new_work!("Device::unmap"),
+                unmapped,
                 number,
                 user,
             }),
@@ -245,20 +266,20 @@ impl Device {
     /// # Errors
     ///
     /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the session was
-    /// disconnected, `ETIMEDOUT` if the device had no [`Turn`], `EAGAIN` if a lost CLOSE may still
-    /// end it, `ESTALE` if the server has another disk under that name now, or a smaller one, and
-    /// `how` does not allow it, `EINVAL` if that one's blocks are too large; else the server's.
+    /// disconnected, `ETIMEDOUT` if the device had no [`LockMode`], `EAGAIN` if a lost CLOSE may
+    /// still end it, `ESTALE` if the server has another disk under that name now, or a smaller one,
+    /// and `how` does not allow it, `EINVAL` if that one's blocks are too large; else the server's.
     pub(super) fn open(self: &Arc<Self>, how: Remap) -> Result<Remote> {
         // Held until the number is in use.
-        let turn = self.session().turn(Turn::Open)?;
+        let guard = self.session().lock_admin(LockMode::Open)?;
         let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
-        turn.opens();
+        guard.opens();
         let wanted = self.wanted();
         let remote = match admin::open(&*self.rtrs, &server, &self.path, self.access, wanted) {
             Ok(remote) => remote,
             Err(not_opened) => {
-                drop(turn);
+                drop(guard);
                 if let Some(number) = not_opened.number {
                     self.close(number);
                 }
@@ -266,9 +287,9 @@ impl Device {
             }
         };
         self.session().check_number(&self.rtrs, remote.device_id)?;
-        turn.uses();
+        guard.uses();
         let opened = self.opened(&remote, &server, disconnects, how);
-        drop(turn);
+        drop(guard);
         if let Err(error) = opened {
             if error != errno::ECONNABORTED {
                 self.close(remote.device_id);
@@ -281,8 +302,8 @@ impl Device {
     /// Closes what the server has open under a number, unless a device of the session uses that.
     fn close(&self, id: u32) {
         let session = self.session();
-        match session.turn(Turn::Close) {
-            Ok(turn) => session.close_number(&turn, &*self.rtrs, id),
+        match session.lock_admin(LockMode::Close) {
+            Ok(guard) => session.close_number(&guard, &*self.rtrs, id),
             Err(error) => pr_info!("{self}: number {id} stays open on the server: {error:?}\n"),
         }
     }

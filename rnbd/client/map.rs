@@ -48,9 +48,13 @@ use crate::{
 /// Longest name of a file, and its NUL.
 const LINK_NAME_LEN_MAX: usize = 256;
 
-/// Maps a device as `line` says. Sleeps; the caller can be killed.
+/// Maps a device as `line` says. Sleeps; the thread can be killed.
 ///
-/// Every failure is logged once, with its reason.
+/// # Errors
+///
+/// The error for the writer of `map_device`: `EINVAL` for a line that does not parse, `EEXIST` for
+/// a device that is mapped, those of the connection, and the server's error for its OPEN. Every
+/// failure is logged once, with its reason.
 pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
     let request = MapRequest::parse(line, cpu::nr_cpu_ids()).map_err(|reason| {
         pr_err!("map_device: {}\n", Shown(reason));

@@ -40,10 +40,10 @@ use crate::{
             Rw, //
         },
         pi::{
-            seal::SEALED_LEN,
+            message_digest::DIGESTED_LEN,
             tuple::Wrong,
             Geometry,
-            Made, //
+            GuardHash, //
         },
         wire::Io, //
     },
@@ -54,7 +54,7 @@ use crate::{
 /// Limits the log lines about wrong data.
 static LOG_LIMIT: RateLimit = RateLimit::new(5000, 3);
 
-/// Each byte of what is no tuple: no escape, and of an address that no disk has.
+/// Each byte of memory without a tuple: no escape, and of an address that no disk has.
 const NO_TUPLE: u8 = 0xfe;
 
 /// The protection information of a device, and what was seen of it.
@@ -93,7 +93,7 @@ impl Protection {
             request.ioprio(),
         );
         if !rw.op.has_data() {
-            return sealed(io, None);
+            return add_digest(io, None);
         }
         let tuples_len = self.geometry().tuples_len(len_bytes).ok_or(EIO)?;
         let buffer = self.buffers.of(request).ok_or(EIO)?;
@@ -103,22 +103,22 @@ impl Protection {
         if rw.op == Op::Read {
             // Tuples of an earlier request must not stand for those that do not come.
             buffer.fill(at, len, NO_TUPLE)?;
-            return sealed(io, None);
+            return add_digest(io, None);
         }
         if request.has_tuples() {
             request.tuples_out(buffer, at, len)?;
         } else {
             let data = self.data(request, len_bytes, (buffer, at, len))?;
-            let made = data.make(Made::NOTHING, Made::and)?;
+            let hash = data.make(GuardHash::NOTHING, GuardHash::and)?;
             // When it comes again it is the same request, and they are the same tuples.
             request.forbid_merges();
-            if !request.pdu_mut().made.keep(made) {
+            if !request.pdu_mut().guard_hash.keep(hash) {
                 log_changed(request.queue());
                 return Err(errno::EILSEQ);
             }
         }
         self.stats.count_made(false, len_bytes);
-        sealed(io, Some((buffer, at, len)))
+        add_digest(io, Some((buffer, at, len)))
     }
 
     /// Verifies the data of a read that was answered, and gives the tuples to its user. They are
@@ -217,14 +217,14 @@ fn log_changed(device: &Device) {
 }
 
 /// Returns `io` with the CRC of itself and of the `tuples`, at an offset of a block.
-fn sealed(io: Io, tuples: Option<(&PageBlock, usize, usize)>) -> Result<Io> {
-    let start = io.as_bytes().get(..SEALED_LEN).ok_or(EINVAL)?;
+fn add_digest(io: Io, tuples: Option<(&PageBlock, usize, usize)>) -> Result<Io> {
+    let start = io.as_bytes().get(..DIGESTED_LEN).ok_or(EINVAL)?;
     let mut crc = Checksum::Crc32c.update(0, start);
     if let Some((block, at, len)) = tuples {
         crc = block.checksum(Checksum::Crc32c, crc, at, len)?;
     }
     // CAST: The checksum has 32 bits.
-    Ok(io.sealed(crc as u32))
+    Ok(io.with_digest(crc as u32))
 }
 
 /// A request that RTRS carries out, with tuples if it is a read or a write. Those of other devices
@@ -252,7 +252,7 @@ impl Protected {
             }
             (result, _, _) => result,
         };
-        self.0.pdu_mut().made.ended();
+        self.0.pdu_mut().guard_hash.ended();
         match finished {
             Ok(()) => Device::acknowledged(self.0),
             Err(error) => {

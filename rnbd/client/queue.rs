@@ -120,6 +120,9 @@ impl Operations for Queue {
             request.end(Err(errno::EOPNOTSUPP));
             return Ok(());
         };
+        if request.flags().contains(Flags::SWAP) {
+            device.note_swap();
+        }
         // A disconnect invalidates the device's number on the server, so a request for a device
         // that is not open must not be sent.
         let remote_id = match device.io_state() {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::proto::{
     cache::Note,
-    pi::FirstMade,
+    pi::FirstGuardHash,
     retry::{
         self,
         NotSent,
@@ -35,19 +35,19 @@ use crate::proto::{
 /// The history of a request.
 #[derive(Default)]
 pub(super) struct History {
-    /// When it was lost first, or had to wait for its chunk.
+    /// The time at which it was lost first, or had to wait for its chunk.
     since: Option<Instant<Monotonic>>,
     /// The ticket that RTRS gave it when it was lost.
     ticket: Option<Ticket>,
-    /// How often it was lost and not answered since.
+    /// The number of times that it was lost and not answered since.
     lost: u8,
     /// The device's number with which it was sent last.
     pub(super) remote_id: u32,
-    /// What its acknowledgement means for the server's cache.
+    /// The meaning of its acknowledgement for the server's cache.
     pub(super) note: Note,
-    /// The tuples that were made for it, of a write with protection information. Who may end such
-    /// a request resets it, as [`end`] does not.
-    pub(super) made: FirstMade,
+    /// The hash of the tuples that were generated first, of a write with protection information.
+    /// A function that ends such a request resets it, as [`end`] does not.
+    pub(super) guard_hash: FirstGuardHash,
 }
 
 impl History {
@@ -84,12 +84,12 @@ impl Device {
         match NotSent::new(errno, self.may_recover()) {
             NotSent::Requeue => {
                 let history = request.pdu_mut();
-                history.made.rejected(history.since.is_some());
+                history.guard_hash.rejected(history.since.is_some());
                 return Err(Rejected(request));
             }
             NotSent::WaitForChunk => return self.wait_for_chunk(request),
             NotSent::Fail => {
-                request.pdu_mut().made.ended();
+                request.pdu_mut().guard_hash.ended();
                 self.log_failed(request.op(), error);
                 end(request, Err(EIO));
             }
@@ -114,7 +114,7 @@ impl Device {
             "{self}: a flush fails, for writes that were acknowledged before it are gone with the \
              server's cache\n"
         );
-        request.pdu_mut().made.ended();
+        request.pdu_mut().guard_hash.ended();
         end(request, Err(EIO));
         Ok(())
     }

@@ -6,8 +6,9 @@
 //! last one is unmapped. Its name is in use until it is closed: a thread that maps over a session
 //! that is being connected or closed waits for the outcome.
 
+mod admin_lock;
 mod buffers;
-mod turn;
+mod devices;
 mod watcher;
 
 use block_ext::mq::{
@@ -49,13 +50,13 @@ use rtrs_core::proto::{
     timeouts::ONE_PATH_ANSWER_MS, //
 };
 
-pub(super) use self::{
-    buffers::TupleBuffers,
-    turn::TurnGuard, //
-};
 use self::{
-    turn::TurnTable,
+    admin_lock::AdminLock,
     watcher::SessionWatcher, //
+};
+pub(super) use self::{
+    admin_lock::AdminLockGuard, //
+    buffers::TupleBuffers,
 };
 use super::{
     admin,
@@ -65,15 +66,16 @@ use super::{
     Client, //
 };
 use crate::proto::{
+    admin_lock::LockMode, //
     map::MapRequest,
-    turns::Turn, //
 };
 
 /// Most requests of a tag set (`BLK_MQ_MAX_DEPTH`).
 const DEPTH_MAX: u32 = 10240;
 
-/// Longest time for a turn: that of a message that waits for its id and for its answer.
-const TURN_TIMEOUT_MS: u32 = 2 * admin::TIMEOUT_MS;
+/// The maximum time for which the lock is held: that of a message that waits for its id and for
+/// its answer.
+const LOCK_TIMEOUT_MS: u32 = 2 * admin::TIMEOUT_MS;
 
 /// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,7 +121,7 @@ pub(super) struct Session {
     #[pin]
     devices: Mutex<KVec<Arc<Device>>>,
     #[pin]
-    turns: TurnTable,
+    admin_lock: AdminLock,
     #[pin]
     tuple_buffers: Mutex<Option<Arc<TupleBuffers>>>,
     #[pin]
@@ -182,7 +184,7 @@ impl Session {
                 settled <- Completion::new(),
                 gone <- Completion::new(),
                 devices <- new_mutex!(KVec::new()),
-                turns <- TurnTable::new(),
+                admin_lock <- AdminLock::new(),
                 tuple_buffers <- new_mutex!(None),
                 closing <- new_work!("Session::closing"),
             }),
@@ -373,13 +375,13 @@ impl Session {
         &self.client
     }
 
-    /// Returns the connection to the server.
+    /// Returns the connection to the server; `ENOTCONN` while the session is being created.
     pub(super) fn rtrs(&self) -> Result<&Arc<rtrs_client::Session>> {
         let connection = self.connection.as_ref().ok_or(errno::ENOTCONN)?;
         Ok(&connection.rtrs)
     }
 
-    /// Returns the tag set of the session's disks.
+    /// Returns the tag set of the session's disks; `ENOTCONN` while the session is being created.
     pub(super) fn tags(&self) -> Result<&Arc<TagSet<Queue>>> {
         let connection = self.connection.as_ref().ok_or(errno::ENOTCONN)?;
         Ok(&connection.tags)
@@ -393,66 +395,32 @@ impl Session {
             .any(|device| device.path().to_bytes() == path)
     }
 
-    /// Adds a device.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST` if there is one of that name, `ENOMEM`.
-    pub(super) fn add(&self, device: Arc<Device>) -> Result {
-        let mut devices = self.devices.lock();
-        if devices.iter().any(|other| other.path() == device.path()) {
-            return Err(EEXIST);
-        }
-        devices.push(device, GFP_KERNEL)?;
-        Ok(())
-    }
-
-    /// Removes a device.
-    pub(super) fn forget(&self, device: &Arc<Device>) {
-        let mut devices = self.devices.lock();
-        let index = devices.iter().position(|other| Arc::ptr_eq(other, device));
-        let removed = index.map(|index| devices.remove(index));
-        // The last reference may close the session, which must not happen under the lock.
-        drop(devices);
-        drop(removed);
-    }
-
-    /// Returns the devices that are mapped over the session at the moment.
-    pub(super) fn devices(&self) -> Result<KVec<Arc<Device>>> {
-        let devices = self.devices.lock();
-        let mut copy = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
-        for device in devices.iter() {
-            copy.push(device.clone(), GFP_KERNEL)?;
-        }
-        Ok(copy)
-    }
-
-    /// Waits until what `turn` names may be sent; sleeps, and can be killed. The thread that holds
-    /// a turn takes no second one.
+    /// Waits until the messages of `mode` may be sent; sleeps, and can be killed. The thread that
+    /// holds the lock must not take it again.
     ///
     /// # Errors
     ///
     /// `ETIMEDOUT`, or `ERESTARTSYS` when the thread is killed.
-    pub(super) fn turn(&self, turn: Turn) -> Result<TurnGuard<'_>> {
-        let timeout_ms = match turn {
-            Turn::Open | Turn::Close => TURN_TIMEOUT_MS,
+    pub(super) fn lock_admin(&self, mode: LockMode) -> Result<AdminLockGuard<'_>> {
+        let timeout_ms = match mode {
+            LockMode::Open | LockMode::Close => LOCK_TIMEOUT_MS,
             // The path is tried again, and a thread that closes it waits for this.
-            Turn::Survey => ONE_PATH_ANSWER_MS,
+            LockMode::Validate => ONE_PATH_ANSWER_MS,
         };
-        self.turns.take(turn, timeout_ms)
+        self.admin_lock.lock(mode, timeout_ms)
     }
 
     /// Closes on the server what is open there under a number, unless a device uses the number.
-    /// `turn`: no device gets it meanwhile.
-    pub(super) fn close_number(&self, turn: &TurnGuard<'_>, on: &impl AdminChannel, id: u32) {
+    /// The holder of `guard` excludes an OPEN that would return the number meanwhile. Sleeps.
+    pub(super) fn close_number(&self, guard: &AdminLockGuard<'_>, on: &impl AdminChannel, id: u32) {
         let is_used = |device: &Arc<Device>| device.io_state().is_number(id);
         let is_used = self.devices.lock().iter().any(is_used);
         if is_used {
             return;
         }
-        turn.closes();
+        guard.closes();
         if !admin::close(on, id) {
-            self.turns.close_lost(id);
+            self.admin_lock.close_lost(id);
         }
     }
 
@@ -462,17 +430,12 @@ impl Session {
     ///
     /// `EAGAIN` as long as a lost CLOSE may still reach the server.
     pub(super) fn check_number(&self, rtrs: &rtrs_client::Session, id: u32) -> Result {
-        if self.turns.is_in_doubt(id, rtrs.is_any_lost()) {
+        if self.admin_lock.is_in_doubt(id, rtrs.is_any_lost()) {
             // Ends the wait also if no path comes back that would end it.
             rtrs.wait_for_lost();
             return Err(EAGAIN);
         }
         Ok(())
-    }
-
-    /// Returns any device that is mapped over the session.
-    pub(super) fn first_device(&self) -> Option<Arc<Device>> {
-        self.devices.lock().first().cloned()
     }
 }
 

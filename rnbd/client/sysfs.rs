@@ -160,9 +160,7 @@ fn store_unmap_device(
         device.cancel_unmap(unmap_state);
         return Err(error);
     }
-    memory::without_io(|| device.finish_unmap(unmap_state));
-    pr_info!("{}: unmapped\n", &*device);
-    Ok(())
+    memory::without_io(|| device.await_unmap(unmap_state))
 }
 
 fn show_resize(_device: &Device, page: &mut ShowBuffer<'_>) -> Result {

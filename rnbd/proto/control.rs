@@ -17,9 +17,9 @@ use super::io_state::IoState;
 /// The modes of unmapping a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmap {
-    /// Only if the device is not open (`EBUSY`).
+    /// Unmaps the device unless it is open (`EBUSY`).
     Normal,
-    /// Also if the device is open; requests in flight end with an error.
+    /// Closes the device even if it is open; requests in flight end with an error.
     Force,
 }
 
@@ -48,9 +48,9 @@ impl Unmap {
 /// The modes of reopening a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remap {
-    /// Only if it is the same disk.
+    /// Accepts the same disk only.
     Same,
-    /// Any disk with its name.
+    /// Accepts any disk with the device's name.
     Any,
 }
 
@@ -85,7 +85,7 @@ pub fn parse_resize(written: &[u8]) -> Result<u64, NumberError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DeviceState {
-    /// Being mapped.
+    /// The device is being mapped.
     Init = 0,
     /// The server has it open.
     Mapped = 1,

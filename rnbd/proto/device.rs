@@ -53,11 +53,11 @@ pub struct Device {
     pub logical_block_size: u16,
     /// The maximum number of segments of an IO.
     pub max_segments: u16,
-    /// It supports secure erase.
+    /// The device supports secure erase.
     pub secure_discard: bool,
-    /// It supports FUA.
+    /// The device supports FUA.
     pub fua: bool,
-    /// It has a volatile cache, and therefore gets flushes.
+    /// The device has a volatile cache, and therefore gets flushes.
     pub writeback: bool,
     /// The identity of the disk, if the server sends it.
     pub identity: Option<Identity>,

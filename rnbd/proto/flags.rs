@@ -39,12 +39,12 @@ impl Op {
 pub struct Ops(u8);
 
 impl Ops {
-    /// None.
+    /// The set without an operation.
     pub const NONE: Self = Self(0);
-    /// All.
+    /// The set of all operations.
     pub const ALL: Self = Self(u8::MAX);
-    /// Those that do not change the device, which a read-only mapping permits (D8). A flush changes
-    /// no data.
+    /// The operations that do not change the device, which a read-only mapping permits (D8). A
+    /// flush changes no data.
     pub const READING: Self = Self(1 << Op::Read as u8 | 1 << Op::Flush as u8);
 
     /// Returns whether the operation is in the set.

@@ -107,11 +107,11 @@ impl fmt::Display for Basis {
 /// The start of a path of [`Files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folder {
-    /// In the device's folder in sysfs.
+    /// The device's folder in sysfs.
     Device,
-    /// In that of the disk that the device is a partition of.
+    /// The folder of the disk that the device is a partition of.
     DiskOfPartition,
-    /// In the folder that describes the machine's hardware.
+    /// The folder that describes the machine's hardware.
     Machine,
 }
 

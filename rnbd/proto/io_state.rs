@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the requests of a device are sent: with its number on the server, later, or not at all.
+//! The way a device's requests are sent: with its number on the server, later, or not at all.
 //!
 //! One word, which each request reads. It changes together with the
 //! [`DeviceState`](super::control::DeviceState), except that an answer which says that the server
@@ -26,12 +26,12 @@ const FAILING: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flushes {
     are_sent: bool,
-    /// As [`must_force`](Self::must_force) was when it was asked for last.
+    /// The result of [`must_force`](Self::must_force) when it was asked for last.
     is_forced: bool,
 }
 
 impl Flushes {
-    /// Those to a disk that is added, with a cache or without.
+    /// Returns the state for a disk that is added, with a cache or without.
     pub const fn new(has_cache: bool) -> Self {
         Self {
             are_sent: has_cache,
@@ -57,23 +57,24 @@ impl Flushes {
     }
 }
 
-/// How requests are sent.
+/// The state in which requests of a device are sent, queued or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoState {
-    /// To the device of that number on the server.
+    /// Requests are sent to the device of that number on the server.
     Open(u32),
-    /// As `Open`, and writes forced through its cache.
+    /// Requests are sent as with `Open`, and writes are forced through the server's cache.
     OpenForceFua(u32),
-    /// As `Open`, with protection information; as `OpenForceFua` if `force_fua`.
+    /// Requests are sent as with `Open`, with protection information; if `force_fua`, as with
+    /// `OpenForceFua`.
     OpenProtected {
         /// The number.
         id: u32,
         /// Writes are forced through the server's cache.
         force_fua: bool,
     },
-    /// They are queued until it is open again.
+    /// Requests are queued until the device is open again.
     Queueing,
-    /// They fail.
+    /// Requests fail.
     Failing,
 }
 

@@ -8,7 +8,7 @@ use super::SECTOR_SIZE;
 /// in pages of their own.
 const BLOCK_PAGES_MAX: u16 = 8;
 
-/// As that of NVMe. RDMA itself needs no alignment.
+/// The alignment of NVMe, in bytes. RDMA itself needs none.
 const WORDS: u32 = 4;
 
 /// Returns the alignment of the pieces of memory of a request that has up to `max_segments` pieces,

@@ -16,7 +16,7 @@ use super::{
     },
     pi::{
         Geometry,
-        Seal, //
+        MessageDigest, //
     },
     wire::{
         Close,
@@ -38,9 +38,9 @@ use super::{
 /// The direction of an RTRS request's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the server to the client.
+    /// Data go from the server to the client.
     Read,
-    /// From the client to the server.
+    /// Data go from the client to the server.
     Write,
 }
 
@@ -60,8 +60,8 @@ pub enum Message<'a> {
         name: &'a [u8],
         /// The access mode.
         access_mode: AccessMode,
-        /// What [`Wanted::from_wire`](super::pi::Wanted::from_wire) reads, if the client has sent a
-        /// nonce; of a C driver it may be anything.
+        /// The byte that [`Wanted::from_wire`](super::pi::Wanted::from_wire) reads, if the client
+        /// has sent a nonce; a C driver may send any value.
         pi: u8,
     },
     /// Close a device.
@@ -69,7 +69,7 @@ pub enum Message<'a> {
         /// The device's number in its session.
         device_id: u32,
     },
-    /// Do something with a device.
+    /// An operation on a device.
     Io(IoRequest),
 }
 
@@ -291,18 +291,20 @@ impl IoRequest {
 
     /// Parses an IO message for a device with the protection information `geometry`: the data, of
     /// which there are `data_len` bytes, has its tuples at the end. The caller has verified its
-    /// [`Seal`].
+    /// [`MessageDigest`].
     pub fn parse_protected(
         user: &[u8],
         data_len: u32,
         direction: Direction,
         version: u8,
         geometry: Geometry,
-    ) -> Result<(Self, Seal), Malformed> {
+    ) -> Result<(Self, MessageDigest), Malformed> {
         let (msg, _) = Io::ref_from_prefix(user).map_err(|_| Malformed::Truncated)?;
-        let seal = msg.seal();
-        let wrong = Malformed::Tuples(seal.tuples_len);
-        let blocks_len = data_len.checked_sub(seal.tuples_len.into()).ok_or(wrong)?;
+        let digest = msg.digest();
+        let wrong = Malformed::Tuples(digest.tuples_len);
+        let blocks_len = data_len
+            .checked_sub(digest.tuples_len.into())
+            .ok_or(wrong)?;
         let request = Self::parse(user, blocks_len, direction, version)?;
         let tuples_len = match request.rw.op.has_data() {
             true => geometry
@@ -310,10 +312,10 @@ impl IoRequest {
                 .and_then(|_| geometry.tuples_len(request.size)),
             false => Some(0),
         };
-        if tuples_len != Some(seal.tuples_len) {
+        if tuples_len != Some(digest.tuples_len) {
             return Err(wrong);
         }
-        Ok((request, seal))
+        Ok((request, digest))
     }
 
     /// Returns the number of the device in an IO message of any kind, if it is long enough.

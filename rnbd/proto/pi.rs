@@ -12,12 +12,12 @@
 //! ```
 //!
 //! The io message says how many bytes of tuples there are, and has a CRC-32C of itself and of the
-//! tuples of a WRITE ([`seal`]). Other operations have no tuples.
+//! tuples of a WRITE ([`message_digest`]). Other operations have no tuples.
 
 pub mod choice;
 pub mod geometry;
-pub mod made;
-pub mod seal;
+pub mod guard_hash;
+pub mod message_digest;
 pub mod series;
 pub mod tuple;
 
@@ -32,11 +32,11 @@ pub use self::{
         Geometry,
         Mode, //
     },
-    made::{
-        FirstMade,
-        Made, //
+    guard_hash::{
+        FirstGuardHash,
+        GuardHash, //
     },
-    seal::Seal,
+    message_digest::MessageDigest,
     series::Series,
     tuple::Tuple, //
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a server's refusal to open a device means, and what a user can do about it.
+//! The meaning of a server's refusal to open a device, and what a user can do about it.
 
 use ferro_proto::errno::Errno;
 

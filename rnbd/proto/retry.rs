@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client does with a request that was not sent, or sent and not answered.
+//! The treatment of a client's request that was not sent, or sent and not answered.
 
 use ferro_proto::errno::Errno;
 
-/// What is done with a request that was not sent.
+/// The action for a request that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSent {
     /// The block layer keeps it until the queue runs again.
     Requeue,
-    /// It waits beside the queue until its chunk is not held any more.
+    /// The request waits beside the queue until its chunk is not held any more.
     WaitForChunk,
-    /// It fails with `EIO`.
+    /// The request fails with `EIO`.
     Fail,
 }
 

@@ -16,7 +16,7 @@
 pub enum Slot<M> {
     /// Free for the next device.
     Free,
-    /// One thread has it: it opens a device, or closes one.
+    /// One thread has the number: it opens a device, or closes one.
     Reserved,
     /// A device that is open.
     Open(M),
@@ -25,12 +25,12 @@ pub enum Slot<M> {
     Retired,
 }
 
-/// What an OPEN does with the device that its session has open under the same name.
+/// The action of an OPEN for the device that its session has open under the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It is the answer.
+    /// The open device is the answer.
     Answer,
-    /// It is closed, and one is opened anew.
+    /// The open device is closed, and the device is opened anew.
     Close {
         /// Its number is not used again.
         retire: bool,

@@ -43,7 +43,7 @@ use super::{
     access::AccessMode,
     boot::Boot,
     pi::{
-        Seal,
+        MessageDigest,
         Wanted, //
     },
     VERSION, //
@@ -191,7 +191,7 @@ pub struct Open {
     pub header: Header,
     /// An [`AccessMode`] as a number.
     pub access_mode: u8,
-    /// What [`Wanted::from_wire`] reads; 0 for none.
+    /// The byte that [`Wanted::from_wire`] reads; 0 for no protection information.
     pub pi: u8,
     /// The device's name, NUL-terminated and NUL-padded.
     pub dev_name: [u8; 255],
@@ -254,7 +254,8 @@ pub struct OpenResponse {
     pub obsolete_rotational: u8,
     /// [`CACHE_FUA`], [`CACHE_WRITEBACK`].
     pub cache_policy: u8,
-    /// What [`Geometry::from_wire`](super::pi::Geometry::from_wire) reads; 0 for none.
+    /// The bytes that [`Geometry::from_wire`](super::pi::Geometry::from_wire) reads; 0 for no
+    /// protection information.
     pub pi: [u8; 2],
     /// Reserved in protocol 2.0. For clients that have sent a nonce, see [`SessInfo`]: the device's
     /// identity. Otherwise 0, or uninitialised memory from a C driver.
@@ -315,7 +316,7 @@ pub struct Io {
     /// information; otherwise 0, or uninitialised memory from a C driver.
     pub pi_len: U16,
     /// The CRC-32C of the bytes before it and of a write's tuples, for a read or write with
-    /// `pi_len`, see [`Seal`]; otherwise as `pi_len`.
+    /// `pi_len`, see [`MessageDigest`]; otherwise as `pi_len`.
     pub pi_crc: U32,
 }
 
@@ -337,7 +338,7 @@ impl Io {
         }
     }
 
-    /// Returns the message with `tuples_len` bytes of tuples, yet to be sealed.
+    /// Returns the message with `tuples_len` bytes of tuples, without a digest yet.
     pub const fn with_tuples(self, tuples_len: u16) -> Self {
         Self {
             pi_len: U16::new(tuples_len),
@@ -345,8 +346,8 @@ impl Io {
         }
     }
 
-    /// Returns the message with the CRC of its start and its tuples, see [`Seal`].
-    pub const fn sealed(self, crc: u32) -> Self {
+    /// Returns the message with the CRC of its start and its tuples, see [`MessageDigest`].
+    pub const fn with_digest(self, crc: u32) -> Self {
         Self {
             pi_crc: U32::new(crc),
             ..self
@@ -354,8 +355,8 @@ impl Io {
     }
 
     /// Returns what the message says of its tuples.
-    pub(super) fn seal(&self) -> Seal {
-        Seal {
+    pub(super) fn digest(&self) -> MessageDigest {
+        MessageDigest {
             tuples_len: self.pi_len.get(),
             crc: self.pi_crc.get(),
         }
@@ -375,4 +376,4 @@ const _: () = assert!(size_of::<Io>() == 32);
 const _: () = assert!(core::mem::offset_of!(Open, pi) == 5);
 const _: () = assert!(core::mem::offset_of!(OpenResponse, pi) == 46);
 const _: () = assert!(core::mem::offset_of!(Io, pi_len) == 26);
-const _: () = assert!(super::pi::seal::SEALED_LEN == 28);
+const _: () = assert!(super::pi::message_digest::DIGESTED_LEN == 28);

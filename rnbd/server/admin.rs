@@ -3,7 +3,8 @@
 //! The admin messages of a client: its protocol version, and opening and closing devices.
 //!
 //! Work items of the session handle them, those about one device one at a time in the order of
-//! arrival (`lane`): opening a device may take long, and a CLOSE waits for the device's requests.
+//! arrival (`message_queue`): opening a device may take long, and a CLOSE waits for the device's
+//! requests.
 
 use block_ext::bdev::{
     BlockDevice,
@@ -23,6 +24,7 @@ use rtrs_server::Operation;
 use zerocopy::IntoBytes;
 
 use super::{
+    log_limit::LOG_LIMIT,
     mapping::{
         self,
         Description,
@@ -34,8 +36,7 @@ use super::{
     },
     session::{
         Reservation,
-        Session,
-        LOG_LIMIT, //
+        Session, //
     },
     store, //
 };
@@ -60,7 +61,7 @@ use crate::{
 
 /// The data of an answer to the client, besides the error number.
 pub(super) enum Answer {
-    /// Nothing.
+    /// The answer has no data.
     Done,
     /// The version agreed on.
     Version(SessInfo),
@@ -69,7 +70,11 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Writes the answer to the operation's data.
+    /// Writes the answer to the operation's data. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the client gave less memory than the answer has bytes.
     pub(super) fn write_to(&self, operation: &mut Operation) -> Result {
         match self {
             Answer::Done => Ok(()),
@@ -79,7 +84,12 @@ impl Answer {
     }
 }
 
-/// Handles `message`. Sleeps.
+/// Carries out `message`. Sleeps: an OPEN as long as the device does not answer, a CLOSE until the
+/// requests of the device have ended.
+///
+/// # Errors
+///
+/// The error that the client gets, with a log line.
 pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Answer> {
     match message {
         Message::SessInfo { version, nonce } => {
@@ -143,7 +153,7 @@ fn open(
     wanted: Option<Wanted>,
 ) -> Result<OpenResponse> {
     session.check_not_ended()?;
-    session.server().left_lanes().wait(session, name)?;
+    session.server().left_queues().wait(session, name)?;
     let known = |mapping: &Mapping| {
         let is_asked_for =
             mapping.access() == access && Wanted::is_answered(wanted, mapping.geometry());

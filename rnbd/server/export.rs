@@ -27,7 +27,7 @@ use kernel_ext::sysfs::{
 };
 
 use super::{
-    session::LOG_LIMIT,
+    log_limit::LOG_LIMIT,
     sysfs, //
 };
 use crate::{
@@ -35,7 +35,7 @@ use crate::{
     shown::Shown, //
 };
 
-/// One session's use of an export.
+/// The use of an export by one session.
 struct User {
     session: CString,
     writes: bool,
@@ -45,7 +45,7 @@ struct User {
 struct Export {
     name: CString,
     disk: DiskId,
-    /// It is used through its sidecar.
+    /// The device is used through its sidecar.
     has_sidecar: bool,
     users: KVec<User>,
     // Dropped first: the link is in the export's folder.

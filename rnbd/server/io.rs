@@ -20,6 +20,7 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::sync::{
+    CompleteOnDrop,
     Completion,
     Lent, //
 };
@@ -27,7 +28,7 @@ use rtrs_server::Operation;
 
 use super::{
     protection::Protection,
-    store::Port, //
+    store::ClientQueue, //
 };
 use crate::proto::{
     access::AccessMode,
@@ -49,31 +50,15 @@ use crate::proto::{
 pub(crate) struct Target {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<Io>>,
-    /// What requests without protection information may do.
+    /// The operations of requests without protection information that are permitted.
     permitted: Ops,
-    /// What requests with it may do.
+    /// The operations of requests with protection information that are permitted.
     permitted_protected: Ops,
     protection: Option<Arc<Protection>>,
-    /// Where requests go if the device has a sidecar.
-    port: Option<Arc<Port>>,
+    /// The queue to which requests go if the device has a sidecar.
+    client_queue: Option<Arc<ClientQueue>>,
     // Dropped after `device`: completes when no request is left.
-    _unused: Notice,
-}
-
-/// Completes when it is dropped.
-pub(super) struct Notice(Arc<Completion>);
-
-impl Notice {
-    /// Creates one for `completion`.
-    pub(super) fn new(completion: Arc<Completion>) -> Self {
-        Self(completion)
-    }
-}
-
-impl Drop for Notice {
-    fn drop(&mut self) {
-        self.0.complete_all();
-    }
+    _unused: CompleteOnDrop,
 }
 
 impl Target {
@@ -82,19 +67,19 @@ impl Target {
         device: Arc<BlockDevice>,
         bios: Arc<BioPool<Io>>,
         access: AccessMode,
-        (protection, port): (Option<Arc<Protection>>, Option<Arc<Port>>),
+        (protection, client_queue): (Option<Arc<Protection>>, Option<Arc<ClientQueue>>),
         unused: Arc<Completion>,
     ) -> Self {
         let permitted = access.permitted();
-        let is_plain = protection.is_none() && port.is_none();
+        let is_plain = protection.is_none() && client_queue.is_none();
         Self {
             device,
             bios,
             permitted: if is_plain { permitted } else { Ops::NONE },
             permitted_protected: permitted,
             protection,
-            port,
-            _unused: Notice(unused),
+            client_queue,
+            _unused: CompleteOnDrop::new(unused),
         }
     }
 
@@ -124,8 +109,8 @@ impl Target {
 
     #[cold]
     fn check_range_without_data(&self, request: &IoRequest) -> Result<(), Malformed> {
-        let capacity_sectors = match &self.port {
-            Some(port) => port.sectors(),
+        let capacity_sectors = match &self.client_queue {
+            Some(client_queue) => client_queue.sectors(),
             None => self.device.capacity_sectors(),
         };
         request.check_range(capacity_sectors)
@@ -137,8 +122,8 @@ impl Target {
     }
 
     /// Returns where requests go if the device has a sidecar.
-    pub(super) fn port(&self) -> Option<&Arc<Port>> {
-        self.port.as_ref()
+    pub(super) fn client_queue(&self) -> Option<&Arc<ClientQueue>> {
+        self.client_queue.as_ref()
     }
 
     /// Returns the device.

@@ -20,15 +20,13 @@ use super::{
     export::Claim,
     identity,
     io::Target,
+    log_limit::CHANGES_LIMIT,
     protection::Protection,
     removal::Watch,
-    session::{
-        Session,
-        CHANGES_LIMIT, //
-    },
+    session::Session,
     store::{
         self,
-        Attached, //
+        Attachment, //
     },
     sysfs, //
 };
@@ -58,7 +56,7 @@ pub(crate) struct Description {
     pub(crate) access: AccessMode,
     /// The protection information of its requests.
     pub(crate) protection: Option<Arc<Protection>>,
-    /// What was seen of requests without it, if the device has a sidecar.
+    /// The counts of requests without protection information, if the device has a sidecar.
     pub(crate) seen: Option<Arc<PiStats>>,
 }
 
@@ -93,7 +91,7 @@ pub(crate) struct Mapping {
     /// The identity of the disk, and its source.
     identity: Option<(Identity, Basis)>,
     // Dropped after the wait for `unused`: it waits for the requests that are left.
-    attached: Option<Attached>,
+    attached: Option<Attachment>,
     // Dropped last: another session may write only when the device is closed here.
     claim: Claim,
 }
@@ -103,22 +101,25 @@ impl Mapping {
     pub(crate) fn new(
         description: Description,
         device: Arc<BlockDevice>,
-        attached: Option<Attached>,
+        attached: Option<Attachment>,
         claim: Claim,
     ) -> Result<(Self, Arc<LentBox<Target>>)> {
         let unused = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let bios = description.session.server().bios().clone();
-        let port = attached.as_ref().and_then(Attached::port).cloned();
+        let client_queue = attached
+            .as_ref()
+            .and_then(Attachment::client_queue)
+            .cloned();
         let target = Target::new(
             device.clone(),
             bios,
             description.access,
-            (description.protection.clone(), port),
+            (description.protection.clone(), client_queue),
             unused.clone(),
         );
         let target = Arc::new(LentBox::new(target)?, GFP_KERNEL)?;
         let boot = description.session.server().boot();
-        let sidecar = attached.as_ref().and_then(Attached::uuid);
+        let sidecar = attached.as_ref().and_then(Attachment::uuid);
         let identity = identity::of_device(&device, sidecar, boot)?;
         let description = Arc::new(description, GFP_KERNEL)?;
         let removals = description.session.server().removals();
@@ -137,7 +138,11 @@ impl Mapping {
         Ok((mapping, target))
     }
 
-    /// Creates the files of the mapping.
+    /// Creates the files of the mapping in sysfs. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of sysfs, as `ENOMEM`; the mapping has no files then.
     pub(crate) fn show_files(&mut self) -> Result {
         let files = sysfs::mapping(self.claim.sessions()?, self.description.clone())?;
         self.directory = Some(files);
@@ -239,7 +244,7 @@ pub(super) fn is_expressible(device: &BlockDevice) -> bool {
 }
 
 /// Returns the size and limits of `device` with a sidecar, of which clients see the data blocks.
-fn describe_store(device: &BlockDevice, attached: &Attached, device_id: u32) -> Device {
+fn describe_store(device: &BlockDevice, attached: &Attachment, device_id: u32) -> Device {
     // CAST: 4096.
     let block_bytes = store::BLOCK_SIZE as u16;
     let plain = describe(device, device_id);

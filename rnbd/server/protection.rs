@@ -43,10 +43,8 @@ use super::{
         direction_of,
         Target, //
     },
-    session::{
-        Session,
-        LOG_LIMIT, //
-    },
+    log_limit::LOG_LIMIT,
+    session::Session,
     store, //
 };
 use crate::{
@@ -58,13 +56,13 @@ use crate::{
             Malformed, //
         },
         pi::{
-            seal::SEALED_LEN,
+            message_digest::DIGESTED_LEN,
             tuple::Wrong,
             Format,
             Geometry,
             Kept,
+            MessageDigest,
             Mode,
-            Seal,
             Wanted, //
         },
     },
@@ -128,10 +126,10 @@ pub(crate) struct Protection {
     stats: Arc<PiStats>,
 }
 
-/// What is wrong with a request.
+/// The fault of a request.
 enum Bad {
     /// Message and tuples have another CRC.
-    Seal,
+    Digest,
     /// An interval.
     Interval(Wrong),
 }
@@ -139,7 +137,7 @@ enum Bad {
 impl Display for Bad {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seal => f.write_str("message or tuples were changed on their way"),
+            Self::Digest => f.write_str("message or tuples were changed on their way"),
             Self::Interval(wrong) => wrong.fmt(f),
         }
     }
@@ -175,11 +173,11 @@ impl Protection {
     /// # Errors
     ///
     /// Returns `EILSEQ`, with a log line.
-    pub(super) fn check_seal(&self, operation: &Operation) -> Result {
+    pub(super) fn check_digest(&self, operation: &Operation) -> Result {
         let is_read = operation.is_read();
-        match is_sealed(operation, is_read) {
+        match has_right_digest(operation, is_read) {
             Some(true) => Ok(()),
-            _ => Err(self.reject(is_read, Bad::Seal)),
+            _ => Err(self.reject(is_read, Bad::Digest)),
         }
     }
 
@@ -289,20 +287,20 @@ impl BioData for ProtectedIo {
     }
 }
 
-/// Starts a request of a device with protection information, whose seal was verified and which the
-/// access mode permits.
+/// Starts a request of a device with protection information, whose digest was verified and which
+/// the access mode permits.
 fn submit(
     target: Lent<Target>,
     protection: Arc<Protection>,
-    (request, seal): (IoRequest, Seal),
+    (request, digest): (IoRequest, MessageDigest),
     mut operation: Operation,
 ) {
     let first = match check(&protection, &request, &operation) {
         Ok(first) => first,
         Err(error) => return operation.reply(Err(error)),
     };
-    if let Some(port) = target.port() {
-        return port.push(operation);
+    if let Some(client_queue) = target.client_queue() {
+        return client_queue.push(operation);
     }
     let (op, size) = (request.rw.op, request.size);
     let passes = protection.geometry().mode() == Mode::Pass && op.has_data();
@@ -328,7 +326,7 @@ fn submit(
         bio.set_len_bytes(size)
     };
     if passes && filled.is_ok() {
-        let tuples_len = seal.tuples_len.into();
+        let tuples_len = digest.tuples_len.into();
         filled = bio.add_tuples(|io| io.operation.memory(), size as usize, tuples_len, first);
     }
     // Dropping the bio ends it with an error.
@@ -353,17 +351,17 @@ fn check(protection: &Protection, request: &IoRequest, operation: &Operation) ->
 
 /// Returns whether the CRC of a request's message, and of the tuples of a write, is right; `None`
 /// if it has none.
-fn is_sealed(operation: &Operation, is_read: bool) -> Option<bool> {
-    let seal = Seal::read(operation.user())?;
-    let start = operation.user().get(..SEALED_LEN)?;
+fn has_right_digest(operation: &Operation, is_read: bool) -> Option<bool> {
+    let digest = MessageDigest::read(operation.user())?;
+    let start = operation.user().get(..DIGESTED_LEN)?;
     let mut crc = Checksum::Crc32c.update(0, start);
     if !is_read {
-        let len = usize::from(seal.tuples_len);
+        let len = usize::from(digest.tuples_len);
         let at = (operation.data_len() as usize).checked_sub(len)?;
         let memory = operation.memory()?;
         crc = memory.checksum(Checksum::Crc32c, crc, at, len).ok()?;
     }
-    Some(crc == u64::from(seal.crc))
+    Some(crc == u64::from(digest.crc))
 }
 
 impl Session {
@@ -378,7 +376,9 @@ impl Session {
                 self.start_protected(target, device_id, None, operation);
             }
             // The client learns that the device is closed, unless the number may be a wrong one.
-            (None, Some(device_id)) if is_sealed(&operation, operation.is_read()) == Some(true) => {
+            (None, Some(device_id))
+                if has_right_digest(&operation, operation.is_read()) == Some(true) =>
+            {
                 self.refuse_unknown(device_id, operation);
             }
             _ => self.refuse(reason, operation),
@@ -396,17 +396,17 @@ impl Session {
         operation: Operation,
     ) {
         let Some(protection) = target.protection().cloned() else {
-            return match (target.port(), plain) {
-                (Some(port), Some(plain)) if target.allows_protected(plain.rw.op) => {
+            return match (target.client_queue(), plain) {
+                (Some(client_queue), Some(plain)) if target.allows_protected(plain.rw.op) => {
                     match target.check_range(plain) {
-                        Ok(()) => port.push(operation),
+                        Ok(()) => client_queue.push(operation),
                         Err(reason) => self.refuse(reason, operation),
                     }
                 }
                 _ => self.refuse_change(device_id, operation),
             };
         };
-        if let Err(error) = protection.check_seal(&operation) {
+        if let Err(error) = protection.check_digest(&operation) {
             return operation.reply(Err(error));
         }
         let parsed = IoRequest::parse_protected(
@@ -420,8 +420,8 @@ impl Session {
             Ok((request, _)) if !target.allows_protected(request.rw.op) => {
                 self.refuse_change(device_id, operation);
             }
-            Ok((request, seal)) => match target.check_range(&request) {
-                Ok(()) => submit(target, protection, (request, seal), operation),
+            Ok((request, digest)) => match target.check_range(&request) {
+                Ok(()) => submit(target, protection, (request, digest), operation),
                 Err(reason) => self.refuse(reason, operation),
             },
             Err(reason) => self.refuse(reason, operation),

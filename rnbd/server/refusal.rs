@@ -6,9 +6,9 @@ use kernel::prelude::*;
 use kernel_ext::errno;
 use rtrs_server::Operation;
 
-use super::session::{
-    Session,
-    LOG_LIMIT, //
+use super::{
+    log_limit::LOG_LIMIT,
+    session::Session, //
 };
 use crate::{
     proto::message::Malformed,

@@ -114,7 +114,7 @@ impl Removals {
         })
     }
 
-    /// Has the mappings closed whose disks are gone; returns whether there are others to look at.
+    /// Closes the mappings whose disks are gone; returns whether there are others to look at.
     fn look(&self) -> bool {
         let mut watched = self.watched.lock();
         let gone = |one: &&mut Watched| !one.device.is_present();

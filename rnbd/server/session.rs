@@ -23,7 +23,6 @@ use kernel::{
 };
 use kernel_ext::{
     errno,
-    ratelimit::RateLimit,
     sync::{
         atomic::{
             AtomicBool,
@@ -48,13 +47,14 @@ use super::{
         direction_of,
         Target, //
     },
-    lane::{
-        self,
-        Lanes, //
-    },
+    log_limit::CHANGES_LIMIT,
     mapping::{
         Description,
         Mapping, //
+    },
+    message_queue::{
+        self,
+        MessageQueues, //
     },
     Server, //
 };
@@ -63,13 +63,6 @@ use crate::proto::{
     slot::Slot,
     VERSION, //
 };
-
-/// The rate limit of log lines about rejected requests and messages.
-pub(super) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
-
-/// The rate limit of log lines about sessions and devices that come and go: a client with many
-/// devices gets a line for each, but a client that only opens and closes does not flood the log.
-pub(super) static CHANGES_LIMIT: RateLimit = RateLimit::new(5000, 100);
 
 /// The targets of a session by number, for requests.
 type Table = KVec<RcuArc<LentBox<Target>>>;
@@ -80,9 +73,9 @@ const TABLE_LEN_MIN: usize = 8;
 /// A client session.
 ///
 /// The client's messages, which open and close devices, wait in `messages` for the work item, and
-/// from there those about one device in a lane, which handles one at a time. So the only concurrent
-/// users of a device are `force_close` and the end of the session; and a CLOSE of a client that
-/// sends OPEN for another device meanwhile.
+/// from there those about one device in a message queue, which handles one at a time. So the only
+/// concurrent users of a device are `force_close` and the end of the session; and a CLOSE of a
+/// client that sends OPEN for another device meanwhile.
 ///
 /// Locking: `slots` is held only while a number changes its state; requests read `table` under RCU.
 /// The lock is not held while a thread waits for the users of a mapping's files, since the writer
@@ -103,7 +96,7 @@ pub(crate) struct Session {
     #[pin]
     work: Work<Session>,
     #[pin]
-    lanes: Lanes,
+    message_queues: MessageQueues,
     /// No device is opened any more.
     has_ended: AtomicBool,
 }
@@ -117,13 +110,17 @@ impl WorkItem for Session {
 
     fn run(session: Arc<Session>) {
         while let Some(operation) = session.messages.pop() {
-            lane::route(&session, operation);
+            message_queue::route(&session, operation);
         }
     }
 }
 
 impl Session {
-    /// Creates the session of the client with the name `name`.
+    /// Creates the session of the client with the name `name`, without devices. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(super) fn new(server: Arc<Server>, name: &CStr) -> Result<Arc<Self>> {
         let name = CString::try_from(name)?;
         Arc::pin_init(
@@ -136,7 +133,7 @@ impl Session {
                 slots <- new_mutex!(KVec::new()),
                 messages <- OperationQueue::new(),
                 work <- new_work!("rnbd_server::Session::work"),
-                lanes <- Lanes::new(),
+                message_queues <- MessageQueues::new(),
                 has_ended: AtomicBool::new(false),
             }),
             GFP_KERNEL,
@@ -183,7 +180,11 @@ impl Session {
         }
     }
 
-    /// Reserves the lowest free number.
+    /// Reserves the lowest free device number of the session until the result is dropped. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, and `ENOSPC` after 2^32 devices.
     pub(super) fn reserve(&self) -> Result<Reservation<'_>> {
         let mut slots = self.slots.lock();
         let reserved = slots.iter_mut().position(Slot::reserve);
@@ -287,9 +288,9 @@ impl Session {
         let _ = self.server.messages().enqueue::<Arc<Self>, 0>(self.clone());
     }
 
-    /// Returns the lanes of messages about devices.
-    pub(super) fn lanes(&self) -> &Lanes {
-        &self.lanes
+    /// Returns the queues of messages about devices.
+    pub(super) fn message_queues(&self) -> &MessageQueues {
+        &self.message_queues
     }
 
     /// Calls `f` with the name of the device that is open under a number.
@@ -299,15 +300,15 @@ impl Session {
         Some(f(mapping.path()))
     }
 
-    /// Closes all devices; no more messages arrive. What a lane is about to open it closes again.
-    /// Sleeps, but for no device that does not answer an OPEN in a lane.
+    /// Closes all devices; no more messages arrive. What a queue is about to open it closes again.
+    /// Sleeps, but for no device that does not answer an OPEN in a queue.
     fn close_all(self: &Arc<Self>) {
         // Before the waits: what is not open yet need not be opened. And before `slots` is locked,
         // with which `publish` looks.
         self.has_ended.store(true, Relaxed);
         // The item may not have returned from the last message yet.
         workqueue::flush(self);
-        self.lanes.close(self);
+        self.message_queues.close(self);
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {
             self.close(device_id, false);
@@ -430,7 +431,7 @@ impl SessionService for SessionHandler {
     }
 
     fn path_closing(&self) {
-        self.0.lanes.discard();
+        self.0.message_queues.discard();
     }
 
     fn link_down(&self) {

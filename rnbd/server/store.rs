@@ -3,9 +3,9 @@
 //! Plain devices with a sidecar: protection information on the device itself, in mode store.
 //!
 //! ```text
-//! Volumes ── Volume (one per device with a sidecar that sessions have open)
-//!               └── Core ── Engine (requests, PI blocks, journal; used by one thread at a time)
-//!                     └── Port (one per mapping: its requests)
+//! VolumeTable ── Volume (one per device with a sidecar that sessions have open)
+//!                  ├── Engine (requests, PI blocks, journal; used by one thread at a time)
+//!                  └── ClientQueue (one per mapping: its requests)
 //! ```
 //!
 //! What may be done when is decided by [`sidecar`](crate::sidecar), which is pure code. A request
@@ -18,6 +18,7 @@
 
 mod blocks;
 mod claim;
+mod client_queue;
 mod disk;
 mod ended;
 mod engine;
@@ -26,15 +27,15 @@ mod growth;
 mod job;
 mod lease;
 mod pages;
-mod port;
 mod scrub;
 mod sector;
-mod shared;
+mod volume;
 mod writes;
 
 use block_ext::{
     bdev::{
         BlockDevice,
+        Holder,
         Mode, //
     },
     bio::BioPool, //
@@ -64,18 +65,15 @@ use kernel_ext::{
 
 use self::{
     claim::Keeper,
-    disk::{
-        Disk,
-        SyncIo, //
-    },
-    shared::{
-        Core,
+    disk::Disk,
+    volume::{
         StoreIo, //
+        Volume,
     },
 };
 use super::{
+    log_limit::LOG_LIMIT,
     protection::Protection,
-    session::LOG_LIMIT,
     BIOS_RESERVED, //
 };
 use crate::{
@@ -88,7 +86,7 @@ use crate::{
     },
 };
 
-pub(crate) use self::port::Port;
+pub(crate) use self::client_queue::ClientQueue;
 
 module_param_word!(
     SIDECAR,
@@ -117,48 +115,49 @@ impl sidecar::Checksum for Crc {
 }
 
 /// A device with a sidecar that sessions have open.
-struct Volume {
+struct OpenVolume {
     // Dropped first: no task reads or writes a file of a device that is being closed.
-    files: Directory<Core>,
-    core: Arc<Core>,
+    files: Directory<Volume>,
+    volume: Arc<Volume>,
     keeper: Arc<Keeper>,
-    /// Completes when no reference to `core` is left.
+    /// Completes when no reference to `volume` is left.
     gone: Arc<Completion>,
     // Dropped last, and never by a completion handler.
     _device: Arc<BlockDevice>,
 }
 
-/// Where a device is while mappings use it, are about to, or have just ended.
+/// The place of a device while mappings use it, are about to, or have just ended.
 ///
-/// Locking: `volume` is held while the device is opened, its journal is replayed, and while it is
+/// Locking: `open` is held while the device is opened, its journal is replayed, and while it is
 /// closed: a session that opens or closes the same device meanwhile waits, others do not. No other
 /// lock of the server is held then.
 #[pin_data]
-struct Place {
+struct VolumeSlot {
     #[pin]
-    volume: Mutex<Option<Volume>>,
+    open: Mutex<Option<OpenVolume>>,
 }
 
-/// The place of a device.
-struct Entry {
+/// The slot of a device.
+struct TableEntry {
     /// The device number.
     number: u32,
-    /// The mappings that were attached or wait for that, and have not ended. There is one place
+    /// The mappings that were attached or wait for that, and have not ended. There is one slot
     /// for a device: two of them would write different tuples.
     users: usize,
-    place: Arc<Place>,
+    slot: Arc<VolumeSlot>,
 }
 
 /// The devices with a sidecar that sessions have open.
 ///
 /// Locking: nothing is waited for under `list`.
 #[pin_data]
-pub(crate) struct Volumes {
+pub(crate) struct VolumeTable {
     #[pin]
-    list: Mutex<KVec<Entry>>,
+    list: Mutex<KVec<TableEntry>>,
     bios: Arc<BioPool<StoreIo>>,
-    sync_bios: Arc<BioPool<SyncIo>>,
     queue: Arc<WorkQueue>,
+    /// Has each device that is open.
+    holder: Holder,
 }
 
 /// A mapping of a device with a sidecar, to be attached.
@@ -177,19 +176,19 @@ pub(super) struct Request<'a> {
     pub(super) boot: Boot,
 }
 
-impl Volumes {
+impl VolumeTable {
     /// Creates an empty list.
     pub(super) fn new() -> Result<Arc<Self>> {
         let bios = Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?;
-        let sync_bios = Arc::new(BioPool::new(1)?, GFP_KERNEL)?;
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = Arc::new(WorkQueue::new(c"rnbd_server_pi", flags, 0)?, GFP_KERNEL)?;
+        let holder = Holder::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 list <- new_mutex!(KVec::new()),
                 bios,
-                sync_bios,
                 queue,
+                holder,
             }),
             GFP_KERNEL,
         )
@@ -211,7 +210,7 @@ impl Volumes {
         if SIDECAR.get() == OFF {
             return Ok(false);
         }
-        let Some(mut disk) = Disk::of_blocks(device.clone(), self.sync_bios.clone())? else {
+        let Some(mut disk) = Disk::of_blocks(device.clone())? else {
             return Ok(false);
         };
         Ok(disk.superblock(label)?.is_some())
@@ -229,25 +228,25 @@ impl Volumes {
         self: &Arc<Self>,
         device: &BlockDevice,
         request: Request<'_>,
-    ) -> Result<Attached> {
+    ) -> Result<Attachment> {
         let number = device.number();
-        let place = self.enter(number)?;
-        let attached = self.attach_at(&place, number, request);
+        let slot = self.enter(number)?;
+        let attached = self.attach_at(&slot, number, request);
         if attached.is_err() {
-            self.leave(&place, number);
+            self.leave(&slot, number);
         }
         attached
     }
 
     fn attach_at(
         self: &Arc<Self>,
-        place: &Arc<Place>,
+        slot: &Arc<VolumeSlot>,
         number: u32,
         request: Request<'_>,
-    ) -> Result<Attached> {
-        let mut volume = place.volume.lock();
-        let core = match &*volume {
-            Some(volume) if volume.core.lease().is_lost() => {
+    ) -> Result<Attachment> {
+        let mut open = slot.open.lock();
+        let volume = match &*open {
+            Some(open) if open.volume.lease().is_lost() => {
                 let label = &*request.label;
                 if LOG_LIMIT.allow().is_some() {
                     pr_err!(
@@ -257,52 +256,52 @@ impl Volumes {
                 }
                 return Err(EBUSY);
             }
-            Some(volume) => volume.core.clone(),
+            Some(open) => open.volume.clone(),
             None => {
                 let opened = self.open(number, &request)?;
-                volume.insert(opened).core.clone()
+                open.insert(opened).volume.clone()
             }
         };
-        let port = Port::new(core.clone(), request)?;
-        core.add_port(port.clone())?;
-        Ok(Attached {
+        let client_queue = ClientQueue::new(volume.clone(), request)?;
+        volume.add_client_queue(client_queue.clone())?;
+        Ok(Attachment {
             volumes: self.clone(),
             number,
-            stats: port.stats().clone(),
-            port: Some(port),
-            place: place.clone(),
+            stats: client_queue.stats().clone(),
+            client_queue: Some(client_queue),
+            slot: slot.clone(),
         })
     }
 
-    /// Counts a user of a device; returns its place.
-    fn enter(&self, number: u32) -> Result<Arc<Place>> {
+    /// Counts a user of a device; returns its slot.
+    fn enter(&self, number: u32) -> Result<Arc<VolumeSlot>> {
         let mut list = self.list.lock();
         if let Some(entry) = list.iter_mut().find(|entry| entry.number == number) {
             entry.users = entry.users.saturating_add(1);
-            return Ok(entry.place.clone());
+            return Ok(entry.slot.clone());
         }
-        let place = Arc::pin_init(
-            pin_init!(Place {
-                volume <- new_mutex!(None, "rnbd_server::Place::volume"),
+        let slot = Arc::pin_init(
+            pin_init!(VolumeSlot {
+                open <- new_mutex!(None, "rnbd_server::VolumeSlot::open"),
             }),
             GFP_KERNEL,
         )?;
-        let entry = Entry {
+        let entry = TableEntry {
             number,
             users: 1,
-            place: place.clone(),
+            slot: slot.clone(),
         };
         list.push(entry, GFP_KERNEL)?;
-        Ok(place)
+        Ok(slot)
     }
 
     /// Ends the use of a device, which is closed if no mapping uses it any more. Sleeps.
-    fn leave(&self, place: &Place, number: u32) {
-        let mut volume = place.volume.lock();
-        if let Some(unused) = volume.take_if(|volume| !volume.core.has_ports()) {
+    fn leave(&self, slot: &VolumeSlot, number: u32) {
+        let mut open = slot.open.lock();
+        if let Some(unused) = open.take_if(|open| !open.volume.has_client_queues()) {
             unused.close();
         }
-        drop(volume);
+        drop(open);
         let mut list = self.list.lock();
         let index = list.iter().position(|entry| entry.number == number);
         let mut removed = None;
@@ -316,9 +315,10 @@ impl Volumes {
         drop(removed);
     }
 
-    fn open(&self, number: u32, request: &Request<'_>) -> Result<Volume> {
+    fn open(&self, number: u32, request: &Request<'_>) -> Result<OpenVolume> {
         let (path, label) = (request.path, &*request.label);
-        let device = BlockDevice::open_exclusively(path, Mode::ReadWrite).inspect_err(|error| {
+        let device = BlockDevice::open_exclusively(path, Mode::ReadWrite, &self.holder);
+        let device = device.inspect_err(|error| {
             if LOG_LIMIT.allow().is_some() {
                 pr_err!(
                     "{label}: it has a sidecar, but cannot be opened for this server alone: \
@@ -333,15 +333,15 @@ impl Volumes {
             return Err(EBUSY);
         }
         let device = Arc::new(device, GFP_KERNEL)?;
-        let disk = Disk::of_blocks(device.clone(), self.sync_bios.clone())?.ok_or(EINVAL)?;
+        let disk = Disk::of_blocks(device.clone())?.ok_or(EINVAL)?;
         let keeper = Keeper::take(device.clone(), label.try_into()?, request.boot)?;
         let opened = self.open_claimed(&device, disk, &keeper, request);
         match opened {
-            Ok((files, core, gone)) => {
-                keeper.tell(core.clone());
-                Ok(Volume {
+            Ok((files, volume, gone)) => {
+                keeper.tell(volume.clone());
+                Ok(OpenVolume {
                     files,
-                    core,
+                    volume,
                     keeper,
                     gone,
                     _device: device,
@@ -361,53 +361,53 @@ impl Volumes {
         disk: Disk,
         keeper: &Keeper,
         request: &Request<'_>,
-    ) -> Result<(Directory<Core>, Arc<Core>, Arc<Completion>)> {
+    ) -> Result<(Directory<Volume>, Arc<Volume>, Arc<Completion>)> {
         let lease = keeper.lease().clone();
         let (superblock, ring) = disk.under(lease.clone()).recover(&request.label)?;
         let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let (bios, queue) = (self.bios.clone(), self.queue.clone());
-        let core = Core::new(
+        let volume = Volume::new(
             (device.clone(), bios, queue, lease),
             (superblock, keeper.holder()),
             ring,
             gone.clone(),
         )?;
-        let files = files::files(request.export, core.clone())?;
-        Ok((files, core, gone))
+        let files = files::files(request.export, volume.clone())?;
+        Ok((files, volume, gone))
     }
 }
 
-impl Volume {
-    /// Writes the tuples home, empties the journal, and closes the device.
+impl OpenVolume {
+    /// Writes the tuples back, empties the journal, and closes the device.
     fn close(self) {
         drop(self.files);
-        growth::stop(&self.core, " by the last unmap");
-        self.core.drain();
+        growth::stop(&self.volume, " by the last unmap");
+        self.volume.drain();
         self.keeper.stop();
-        drop(self.core);
+        drop(self.volume);
         self.gone.wait();
     }
 }
 
 /// The use of a device with a sidecar by one mapping. Dropping it waits for the mapping's requests;
 /// that of the last one closes the device. Sleeps.
-pub(crate) struct Attached {
-    volumes: Arc<Volumes>,
+pub(crate) struct Attachment {
+    volumes: Arc<VolumeTable>,
     number: u32,
     stats: Arc<PiStats>,
-    port: Option<Arc<Port>>,
-    place: Arc<Place>,
+    client_queue: Option<Arc<ClientQueue>>,
+    slot: Arc<VolumeSlot>,
 }
 
-impl Attached {
+impl Attachment {
     /// Returns where requests go.
-    pub(super) fn port(&self) -> Option<&Arc<Port>> {
-        self.port.as_ref()
+    pub(super) fn client_queue(&self) -> Option<&Arc<ClientQueue>> {
+        self.client_queue.as_ref()
     }
 
     /// Returns the UUID of the sidecar.
     pub(super) fn uuid(&self) -> Option<[u8; 16]> {
-        self.port().map(|port| port.uuid())
+        self.client_queue().map(|client_queue| client_queue.uuid())
     }
 
     /// Returns what was seen of the requests.
@@ -417,18 +417,20 @@ impl Attached {
 
     /// Returns the number of sectors that clients see, when they open the device.
     pub(super) fn sectors(&self) -> u64 {
-        let data_blocks = self.port().map_or(0, |port| port.data_blocks());
+        let data_blocks = self
+            .client_queue()
+            .map_or(0, |client_queue| client_queue.data_blocks());
         data_blocks.saturating_mul(BLOCK_SECTORS.into())
     }
 }
 
-impl Drop for Attached {
+impl Drop for Attachment {
     fn drop(&mut self) {
         // The device is closed when nothing refers to it any more.
-        if let Some(port) = self.port.take() {
-            port.wait_idle();
-            port.detach();
+        if let Some(client_queue) = self.client_queue.take() {
+            client_queue.wait_idle();
+            client_queue.detach();
         }
-        self.volumes.leave(&self.place, self.number);
+        self.volumes.leave(&self.slot, self.number);
     }
 }

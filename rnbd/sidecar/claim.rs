@@ -79,10 +79,10 @@ pub enum Step {
     /// need not be durable: others read it from the same device, and what a device that loses its
     /// cache has then is another mark of the same server.
     Write {
-        /// Nothing of this opening is there yet.
+        /// The mark of this opening is not on the device yet.
         is_first: bool,
     },
-    /// Nothing, for [`Claim::rest_ms`]; then [`Claim::renew`].
+    /// Rest for [`Claim::rest_ms`]; then call [`Claim::renew`].
     Rest,
     /// Give up: another one, which was found last, uses the device.
     Busy,
@@ -94,7 +94,7 @@ pub enum Step {
 enum State {
     /// About to look for a mark.
     Look,
-    /// There is a mark: waiting whether it changes.
+    /// A mark was found: waiting whether it changes.
     Watch(Found),
     /// About to look whether it has changed.
     LookAgain(Found),
@@ -147,7 +147,7 @@ impl Claim {
         }
     }
 
-    /// So many milliseconds have passed. Called before each of the others.
+    /// Adds `ms` milliseconds to the time. Called before each of the other functions.
     pub fn pass(&mut self, ms: u32) {
         let older = |age: u32| age.saturating_add(ms).min(self.timing.lease_ms);
         self.look_age_ms = older(self.look_age_ms);
@@ -282,7 +282,7 @@ impl Claim {
         }
     }
 
-    /// It is time to look at the mark, and to write it anew.
+    /// Begins to look at the mark, and to write it anew, as it is time.
     pub fn renew(&mut self) {
         if self.state == State::Held {
             self.state = State::Check;

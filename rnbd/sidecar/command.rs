@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an administrator asks for, of the work that a device in use does beside its requests.
+//! Commands of an administrator for the work that a device in use does beside its requests.
 
 use ferro_proto::text;
 

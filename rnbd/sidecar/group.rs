@@ -40,41 +40,47 @@ pub const fn block_at(group: u64, index: Index) -> u64 {
 }
 
 /// Returns the tuple at a place of a PI block.
-pub fn tuple(home: &Block, index: Index) -> Tuple {
-    home.chunks_exact(TUPLE_BYTES)
+pub fn tuple(pi_block: &Block, index: Index) -> Tuple {
+    pi_block
+        .chunks_exact(TUPLE_BYTES)
         .nth(index.into())
         .and_then(|bytes| Tuple::read_from_bytes(bytes).ok())
         .unwrap_or_default()
 }
 
 /// Sets the tuple at a place of a PI block.
-pub fn set_tuple(home: &mut Block, index: Index, tuple: &Tuple) {
-    if let Some(bytes) = home.chunks_exact_mut(TUPLE_BYTES).nth(index.into()) {
+pub fn set_tuple(pi_block: &mut Block, index: Index, tuple: &Tuple) {
+    if let Some(bytes) = pi_block.chunks_exact_mut(TUPLE_BYTES).nth(index.into()) {
         bytes.copy_from_slice(tuple.as_bytes());
     }
 }
 
 /// Writes the PI block of a group of whose tuples nothing is known; `crc` returns the CRC of a data
 /// block that is believed to have what was written last, `None` for one that is lost.
-pub fn rebuild(home: &mut Block, group: u64, seal: &Seal, mut crc: impl FnMut(u64) -> Option<u64>) {
+pub fn rebuild(
+    pi_block: &mut Block,
+    group: u64,
+    seal: &Seal,
+    mut crc: impl FnMut(u64) -> Option<u64>,
+) {
     for index in 0..=Index::MAX {
         let block = block_at(group, index);
         let known = crc(block).and_then(|guard| seal.data(block, guard, 0));
-        set_tuple(home, index, &known.unwrap_or_else(|| seal.lost(block)));
+        set_tuple(pi_block, index, &known.unwrap_or_else(|| seal.lost(block)));
     }
 }
 
 /// The content of the device where data blocks were never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blank {
-    /// Anything: their tuples say that they have no data.
+    /// Any content: their tuples say that they have no data.
     Unknown,
     /// Zeroes, which are data as others are: of this CRC.
     Zeroes(u64),
 }
 
 /// Writes the PI block of a group whose blocks were never written.
-pub fn format(home: &mut Block, group: u64, seal: &Seal, blank: Blank) {
+pub fn format(pi_block: &mut Block, group: u64, seal: &Seal, blank: Blank) {
     for index in 0..=Index::MAX {
         let block = block_at(group, index);
         let tuple = match blank {
@@ -82,6 +88,6 @@ pub fn format(home: &mut Block, group: u64, seal: &Seal, blank: Blank) {
             // The tag is not the one that is refused.
             Blank::Zeroes(guard) => seal.data(block, guard, 0).unwrap_or_default(),
         };
-        set_tuple(home, index, &tuple);
+        set_tuple(pi_block, index, &tuple);
     }
 }

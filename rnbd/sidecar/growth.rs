@@ -38,19 +38,19 @@ use super::{
 };
 
 /// The maximum number of PI blocks that are written together.
-pub const HOMES_MAX: u16 = 16;
+pub const PI_BLOCKS_MAX: u16 = 16;
 
-/// Why a device does not grow.
+/// The reason why a device does not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It grows, or the last step of a growth that was stopped has not ended.
+    /// A growth runs, or the last step of one that was stopped has not ended.
     Running,
     /// The superblock of a growth to another size may be there, though its write has failed: what
     /// that describes is not written over.
     Unknown,
-    /// It has as many blocks as before.
+    /// The device has as many blocks as before.
     NotGrown(u64),
-    /// It has fewer blocks than before.
+    /// The device has fewer blocks than before.
     Shrunk {
         /// The number of blocks that the sidecar uses.
         expected: u64,
@@ -128,14 +128,14 @@ pub fn plan(layout: &Layout, device_blocks: u64) -> Result<Layout, Refusal> {
     })
 }
 
-/// How far a growth has come.
+/// The state of a growth, as the file `grow` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// None was asked for since the device was opened.
+    /// No growth was asked for since the device was opened.
     Idle,
-    /// It runs.
+    /// The growth runs.
     Running,
-    /// It was stopped: the device is as before.
+    /// The growth was stopped: the device is as before.
     Stopped,
     /// A step has failed: the device is as before. If it was the last one, that may be on the
     /// device, and be seen when it is opened next.
@@ -160,10 +160,10 @@ impl fmt::Display for State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Write PI blocks of groups without data; they are contiguous on the device.
-    Homes {
+    PiBlocks {
         /// The first group.
         first: u64,
-        /// The number of groups: 1 to [`HOMES_MAX`].
+        /// The number of groups: 1 to [`PI_BLOCKS_MAX`].
         count: u16,
     },
     /// Flush the device's cache.
@@ -178,7 +178,7 @@ impl Step {
     /// Returns the number of blocks that it writes.
     pub const fn blocks(self) -> u16 {
         match self {
-            Self::Homes { count, .. } => count,
+            Self::PiBlocks { count, .. } => count,
             Self::Flush => 0,
             Self::Copy | Self::Superblock => 1,
         }
@@ -197,7 +197,7 @@ impl Step {
     pub const fn remainder(self) -> &'static str {
         match self {
             Self::Superblock => ", until it is opened again: then it may have grown",
-            Self::Homes { .. } | Self::Flush | Self::Copy => "",
+            Self::PiBlocks { .. } | Self::Flush | Self::Copy => "",
         }
     }
 
@@ -210,7 +210,7 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Homes { .. } => "the tuples of the new blocks",
+            Self::PiBlocks { .. } => "the tuples of the new blocks",
             Self::Flush => "the flush of the tuples",
             Self::Copy => "the new copy of the superblock",
             Self::Superblock => "the superblock",
@@ -218,13 +218,13 @@ impl fmt::Display for Step {
     }
 }
 
-/// What the device is to become.
+/// The layout that the device will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Target {
     superblock: Superblock,
     /// The groups that it has got, from this one on.
     first: u64,
-    /// What comes next: the first group whose PI block was not written, or a step after those.
+    /// The next step: the first group whose PI block was not written, or a step after those.
     next: Step,
 }
 
@@ -240,7 +240,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// None.
+    /// Returns the state without a growth.
     pub const fn new() -> Self {
         Self {
             state: State::Idle,
@@ -269,7 +269,7 @@ impl Growth {
                     ..*superblock
                 },
                 first,
-                next: Step::Homes { first, count: 0 },
+                next: Step::PiBlocks { first, count: 0 },
             }),
             step: None,
             unknown: self.unknown,
@@ -313,10 +313,10 @@ impl Growth {
         }
         let target = self.target.as_ref()?;
         let step = match target.next {
-            Step::Homes { first, .. } => {
+            Step::PiBlocks { first, .. } => {
                 let left = target.superblock.layout.groups().saturating_sub(first);
-                let count = u16::try_from(left).unwrap_or(u16::MAX).min(HOMES_MAX);
-                Step::Homes { first, count }
+                let count = u16::try_from(left).unwrap_or(u16::MAX).min(PI_BLOCKS_MAX);
+                Step::PiBlocks { first, count }
             }
             step => step,
         };
@@ -328,7 +328,7 @@ impl Growth {
     pub fn place(&self, step: Step) -> Option<u64> {
         let layout = &self.target.as_ref()?.superblock.layout;
         match step {
-            Step::Homes { first, .. } => layout.home(first),
+            Step::PiBlocks { first, .. } => layout.pi_block(first),
             Step::Flush => None,
             Step::Copy => Some(layout.copy()),
             Step::Superblock => Some(SUPERBLOCK),
@@ -346,7 +346,7 @@ impl Growth {
     ) {
         let target = self.target.as_ref();
         match (step, self.place(step), target) {
-            (Step::Homes { first, .. }, ..) => {
+            (Step::PiBlocks { first, .. }, ..) => {
                 // The new space was not made zeroes.
                 let group = first.saturating_add(index.into());
                 group::format(block, group, seal, Blank::Unknown);
@@ -371,10 +371,10 @@ impl Growth {
             return None;
         }
         target.next = match step {
-            Step::Homes { first, count } => {
+            Step::PiBlocks { first, count } => {
                 let first = first.saturating_add(count.into());
                 if first < target.superblock.layout.groups() {
-                    Step::Homes { first, count: 0 }
+                    Step::PiBlocks { first, count: 0 }
                 } else {
                     Step::Flush
                 }
@@ -419,7 +419,7 @@ impl Growth {
         };
         let all = target.superblock.layout.groups();
         let next = match target.next {
-            Step::Homes { first, .. } => first,
+            Step::PiBlocks { first, .. } => first,
             _ => all,
         };
         let since = |group: u64| group.saturating_sub(target.first);

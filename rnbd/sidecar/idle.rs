@@ -3,9 +3,9 @@
 //! Rest of a device: for how long nothing has changed it, and what is done then.
 //!
 //! A record names what was flushed before it, and damage of the newest one is not seen. So a mark
-//! follows when nothing else does. Some seconds later the tuples go home and the journal is
-//! emptied: after a crash there is nothing to replay then, and a write that the device has lost
-//! is an error.
+//! follows when nothing else does. Some seconds later the tuples are written back and the journal
+//! is emptied: after a crash there is nothing to replay then, and a write that the device has
+//! lost is an error.
 
 use super::store::Rest;
 
@@ -17,7 +17,7 @@ const PAUSE_TICKS: u8 = 1;
 /// The whole ticks without a change before the journal is emptied.
 const DRAIN_TICKS: u8 = 6;
 
-/// For how long a device has not been changed.
+/// The time for which a device has not been changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Idle {
     ticks: u8,

@@ -59,17 +59,17 @@ impl Segment {
     }
 
     /// The first block of the PI blocks.
-    fn homes(&self) -> Option<u64> {
+    fn pi_blocks(&self) -> Option<u64> {
         self.start.checked_add(self.data_blocks()?)
     }
 
     /// The first block behind the segment.
     fn end(&self) -> Option<u64> {
-        self.homes()?.checked_add(self.groups)
+        self.pi_blocks()?.checked_add(self.groups)
     }
 }
 
-/// Why a layout is not possible.
+/// The reason why a layout is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// The device has no room for a group of data, or for one more when it has grown.
@@ -242,9 +242,9 @@ impl Layout {
     }
 
     /// Returns the block of a group's PI block; `None` if there is no such group.
-    pub fn home(&self, group: u64) -> Option<u64> {
+    pub fn pi_block(&self, group: u64) -> Option<u64> {
         let (segment, number) = self.find(group)?;
-        segment.homes()?.checked_add(number)
+        segment.pi_blocks()?.checked_add(number)
     }
 
     /// Returns the block of a data block, and the number of data blocks from there on that have

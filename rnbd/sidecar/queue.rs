@@ -25,7 +25,7 @@ pub use super::tickets::{
 /// The maximum number of blocks of a request. A write is limited by [`ENTRIES_MAX`] as well.
 pub const REQUEST_BLOCKS_MAX: u16 = 256;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Reads blocks.
@@ -77,7 +77,7 @@ impl Request {
         (is_valid && is_fitting).then_some(request)
     }
 
-    /// What the request does.
+    /// Returns the operation of the request.
     pub const fn kind(&self) -> Kind {
         self.kind
     }

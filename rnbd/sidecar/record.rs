@@ -60,7 +60,7 @@ use super::{
 /// The maximum number of entries of a record.
 pub const ENTRIES_MAX: usize = 100;
 
-/// What a record is a multiple of, and a part of a PI block that is written home.
+/// The unit of a record's length, and of the parts of a PI block that are written back, in bytes.
 ///
 /// # Invariants
 ///

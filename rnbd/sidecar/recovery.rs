@@ -62,13 +62,13 @@ pub trait Device {
 
 /// The memory that a replay needs.
 pub struct Scratch<'a> {
-    /// Of as many blocks as the journal has slots.
+    /// Memory for as many blocks as the journal has slots.
     pub ring: &'a mut [Block],
-    /// Of [`Scratch::mentions`] entries.
+    /// The list, of [`Scratch::mentions`] entries.
     pub list: &'a mut [Mention],
-    /// For a PI block or a record.
-    pub home: &'a mut Block,
-    /// For a data block.
+    /// Memory for a PI block or a record.
+    pub pi_block: &'a mut Block,
+    /// Memory for a data block.
     pub data: &'a mut Block,
 }
 
@@ -79,7 +79,7 @@ impl Scratch<'_> {
     }
 }
 
-/// What to do with a journal that is damaged.
+/// The action for a journal that is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDamage {
     /// Change nothing.
@@ -123,12 +123,12 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why a journal cannot be replayed.
+/// The reason why a journal cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault<E> {
-    /// It has no record, though each formatted device has one.
+    /// The journal has no record, though each formatted device has one.
     NoRecord,
-    /// It misses records that were durable.
+    /// The journal misses records that were durable.
     Missing(u32),
     /// The superblock is from before a growth: a mark of use that came late has written it back.
     Outgrown {
@@ -177,7 +177,7 @@ pub struct Recovery<'a, D, C> {
 }
 
 impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
-    /// Begins with the device that `superblock` describes.
+    /// Returns a recovery of the device that `superblock` describes.
     pub fn new(superblock: &'a Superblock, device: &'a mut D, crc: &'a C) -> Self {
         Self {
             layout: &superblock.layout,
@@ -201,7 +201,7 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
         let Scratch {
             ring,
             list,
-            home,
+            pi_block,
             data,
         } = scratch;
         self.device.flush().map_err(Fault::Io)?;
@@ -216,7 +216,7 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             }
             let first = Head::of_mark(1, self.layout.device_blocks());
             self.mend_ring(ring, &outcome)?;
-            return Ok((outcome, self.empty(first, home)?));
+            return Ok((outcome, self.empty(first, pi_block)?));
         };
         let (list, missing) = live.list(ring, self.layout, &self.seal, self.crc, list);
         if missing != 0 && on_damage == OnDamage::Refuse {
@@ -227,11 +227,11 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             return Ok((outcome, self.after(mark)));
         }
         for mentions in replay::by_group(list) {
-            self.settle(mentions, &mut outcome, (home, data), on_damage)?;
+            self.settle(mentions, &mut outcome, (pi_block, data), on_damage)?;
         }
         self.device.flush().map_err(Fault::Io)?;
         self.mend_ring(ring, &outcome)?;
-        Ok((outcome, self.empty(live.mark(self.layout), home)?))
+        Ok((outcome, self.empty(live.mark(self.layout), pi_block)?))
     }
 
     /// Reads the ring; returns the number of slots that cannot be read, which count as empty ones.
@@ -295,23 +295,23 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
         &mut self,
         mentions: &[Mention],
         outcome: &mut Outcome,
-        (home, data): (&mut Block, &mut Block),
+        (pi_block, data): (&mut Block, &mut Block),
         on_damage: OnDamage,
     ) -> Result<(), Fault<D::Error>> {
         let group = mentions.first().map(Mention::group);
-        let Some(at) = group.and_then(|group| self.layout.home(group)) else {
+        let Some(at) = group.and_then(|group| self.layout.pi_block(group)) else {
             return Ok(());
         };
-        if let Err(error) = self.device.read(at, home) {
+        if let Err(error) = self.device.read(at, pi_block) {
             if on_damage == OnDamage::Refuse {
                 return Err(Fault::Unreadable(Part::Tuples(at), error));
             }
             // These are the tuples of no block.
-            home.fill(0);
-            outcome.homes = outcome.homes.saturating_add(1);
+            pi_block.fill(0);
+            outcome.pi_blocks = outcome.pi_blocks.saturating_add(1);
         }
         let mut unreadable = None;
-        outcome.settle_group(mentions, home, &self.seal, |block| {
+        outcome.settle_group(mentions, pi_block, &self.seal, |block| {
             let (at, _) = self.layout.data(block)?;
             if let Err(error) = self.device.read(at, data) {
                 unreadable.get_or_insert((block, error));
@@ -323,7 +323,7 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             Some((block, error)) if on_damage == OnDamage::Refuse => {
                 Err(Fault::Unreadable(Part::Data(block), error))
             }
-            _ => self.device.write(at, home, false).map_err(Fault::Io),
+            _ => self.device.write(at, pi_block, false).map_err(Fault::Io),
         }
     }
 }

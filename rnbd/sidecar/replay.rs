@@ -9,7 +9,7 @@
 //! 3. sorts their entries by group ([`Live::list`]), and has nothing more to do if the journal is
 //!    [`clean`](Live::clean);
 //! 4. for each group reads the PI block and the blocks that entries mention, sets the tuples that
-//!    [`settle`] returns, and writes the PI block home;
+//!    [`settle`] returns, and writes the PI block back;
 //! 5. flushes;
 //! 6. writes the mark [`Live::mark`] with FUA: now the journal is empty.
 //!
@@ -159,7 +159,7 @@ pub fn by_group(list: &[Mention]) -> impl Iterator<Item = &[Mention]> {
     })
 }
 
-/// What a replay has found about a block.
+/// The result of a replay for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The last write is there.
@@ -277,7 +277,7 @@ impl Candidate {
     }
 }
 
-/// What a replay has found.
+/// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Blocks whose last write is there.
@@ -295,13 +295,13 @@ pub struct Outcome {
     /// Slots of the journal that could not be read, and count as empty.
     pub slots: u32,
     /// PI blocks that could not be read: of their tuples only those of records are known.
-    pub homes: u64,
+    pub pi_blocks: u64,
 }
 
 impl Outcome {
     /// Returns whether nothing is lost, or may be.
     pub const fn is_whole(&self) -> bool {
-        let is_read = self.unreadable == 0 && self.slots == 0 && self.homes == 0;
+        let is_read = self.unreadable == 0 && self.slots == 0 && self.pi_blocks == 0;
         is_read && self.torn == 0 && self.stale == 0 && self.missing == 0
     }
 
@@ -321,7 +321,7 @@ impl Outcome {
     pub fn settle_group(
         &mut self,
         mentions: &[Mention],
-        home: &mut Block,
+        pi_block: &mut Block,
         seal: &Seal,
         mut crc: impl FnMut(u64) -> Option<u64>,
     ) {
@@ -331,7 +331,7 @@ impl Outcome {
         for index in 0..=group::Index::MAX {
             let block = group::block_at(group, index);
             if let Some((tuple, found)) = settle(mentions, block, seal, || crc(block)) {
-                group::set_tuple(home, index, &tuple);
+                group::set_tuple(pi_block, index, &tuple);
                 self.count(found);
             }
         }

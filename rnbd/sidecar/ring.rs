@@ -26,7 +26,7 @@ pub struct Ring {
     unit: Unit,
     /// The sequence number of the next record, or of the one that is being written.
     next: u64,
-    /// The lowest record whose data or homes may not be durable.
+    /// The lowest record whose data or PI blocks may not be durable.
     settled: u64,
     /// The newest record with entries: marks after it need no flush.
     newest_entries: u64,
@@ -156,7 +156,7 @@ impl Ring {
         }
     }
 
-    /// The data and the homes of all records before `floor` are durable.
+    /// The data and the PI blocks of all records before `floor` are durable.
     pub fn settle(&mut self, floor: u64) {
         self.settled = self.settled.max(floor.min(self.next));
         if self.settled > self.newest_entries && self.writing.is_none() {

@@ -16,7 +16,7 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scrub {
     next: u64,
-    /// What was found so far.
+    /// The counts so far.
     pub found: Counts,
 }
 
@@ -27,10 +27,10 @@ pub struct Counts {
     pub good: u64,
     /// Zeroes: never written, or discarded.
     pub unwritten: u64,
-    /// Those of them whose tuples fit anything.
+    /// The blocks of `unwritten` whose tuples fit any data.
     pub unchecked: u64,
-    /// Those of them with something else than zeroes at their place: they were discarded, or
-    /// written for the first time and have lost their tuple.
+    /// The blocks of `unwritten` with something else than zeroes at their place: they were
+    /// discarded, or written for the first time and have lost their tuple.
     pub not_empty: u64,
     /// Lost in a crash or by a failed write.
     pub lost: u64,
@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Nothing yet.
+    /// The counts before the first block.
     pub const NONE: Self = Self {
         good: 0,
         unwritten: 0,
@@ -88,12 +88,12 @@ impl Scrub {
         (self.next < layout.groups()).then_some(self.next)
     }
 
-    /// Checks the next group, whose PI block is `home`. `crc` reads a data block and returns its
-    /// CRC, `None` if it cannot be read; that of zeroes is `zeroes`. `report` gets each block that
-    /// is not readable.
+    /// Checks the next group, whose PI block is `pi_block`. `crc` reads a data block and returns
+    /// its CRC, `None` if it cannot be read; that of zeroes is `zeroes`. `report` gets each block
+    /// that is not readable.
     pub fn check(
         &mut self,
-        home: &Block,
+        pi_block: &Block,
         seal: &Seal,
         zeroes: u64,
         mut crc: impl FnMut(u64) -> Option<u64>,
@@ -101,7 +101,7 @@ impl Scrub {
     ) {
         for index in 0..=group::Index::MAX {
             let block = group::block_at(self.next, index);
-            let tuple = group::tuple(home, index);
+            let tuple = group::tuple(pi_block, index);
             let (verdict, found) = match seal.check(&tuple, block, 0) {
                 Verdict::Good | Verdict::WrongGuard => {
                     let found = crc(block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of a PI block is written home: the sectors with tuples that have changed.
+//! The sectors of a PI block that are written back: those with tuples that have changed.
 
 use core::ops::Range;
 
@@ -21,7 +21,7 @@ const _: () = assert!(SECTORS as u32 == u8::BITS && SECTOR_BYTES % TUPLE_BYTES =
 pub struct Sectors(u8);
 
 impl Sectors {
-    /// All of them.
+    /// The set of all sectors of a block.
     pub const ALL: Self = Self(u8::MAX);
 
     /// Adds the one with the tuple at a place.

@@ -5,25 +5,25 @@
 //! ```text
 //! request ── earlier ones have ended ── tuples in memory ── record durable ── data ── answer
 //!                                                                              │
-//!                                          tail ── flush ── home ── (later) ───┘
+//!                                     tail ── flush ── write-back ── (later) ──┘
 //! ```
 //!
 //! The caller does what [`Store::poll`] returns, and reports the end of each. It has the PI blocks
 //! ([`Memory`]) and the data; this code has the order:
 //!
 //! - data are written when the record with their tuples is durable;
-//! - the tuples in memory change when the data are written, so a home never has a tuple whose
-//!   record is not durable;
+//! - the tuples in memory change when the data are written, so a PI block on the device never has
+//!   a tuple whose record is not durable;
 //! - a block that was written for the first time is written again only when its first data are
 //!   durable: else a replay could not tell a torn second write from no write at all, as no tuple
 //!   describes what was there before;
-//! - a record is settled by a flush that starts when its data and its homes are written;
+//! - a record is settled by a flush that starts when its data and its PI blocks are written;
 //! - the next record says which data are durable, so that a replay does not take older ones for
 //!   those of a write that has not reached the device;
 //! - its slot is used again when it is settled, and one other slot was free meanwhile.
 //!
-//! When a write of a record, of a home, one with FUA, or a flush fails, the store serves reads
-//! only: the journal is sufficient to settle everything when the device is opened again.
+//! When a write of a record, of a PI block, one with FUA, or a flush fails, the store serves
+//! reads only: the journal is sufficient to settle everything when the device is opened again.
 
 mod action;
 mod cached;
@@ -48,9 +48,9 @@ use self::{
     },
 };
 use super::{
-    homes::{
-        Homes,
+    pi_cache::{
         Load,
+        PiCache,
         Slot, //
     },
     queue::{
@@ -66,10 +66,10 @@ use super::{
     tuple::Seal, //
 };
 
-/// The number of PI blocks that are written home together.
-const HOME_WRITES_MAX: usize = 4;
+/// The number of PI blocks that are written back together.
+const WRITE_BACKS_MAX: usize = 4;
 
-/// What a store knows of a request.
+/// The state of a request in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     stage: Stage,
@@ -87,10 +87,10 @@ pub type Place = queue::Place<State>;
 pub struct Store<R, H> {
     seal: Seal,
     ring: Ring,
-    homes: Homes<H>,
+    cache: PiCache<H>,
     queue: Queue<State, R>,
     stages: Stages,
-    /// What a flush in flight settles.
+    /// The record before which the flush in flight settles all.
     flushing: Option<u64>,
     /// The records whose data were written and may not be durable.
     cached: Cached,
@@ -106,7 +106,7 @@ pub type ArrayStore<const REQUESTS: usize, const SLOTS: usize> =
     Store<[Place; REQUESTS], [Slot; SLOTS]>;
 
 impl<const REQUESTS: usize, const SLOTS: usize> ArrayStore<REQUESTS, SLOTS> {
-    /// As [`new`](Self::new).
+    /// Opens a device as [`new`](Self::new) does, with empty arrays.
     pub fn in_arrays(seal: Seal, ring: Ring, is_volatile: bool) -> Self {
         const { assert!(SLOTS >= 2, "a request needs two") };
         let (places, slots) = ([None; REQUESTS], [Slot::default(); SLOTS]);
@@ -121,7 +121,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         Self {
             seal,
             ring,
-            homes: Homes::new(slots),
+            cache: PiCache::new(slots),
             queue: Queue::new(places),
             stages: Stages::NONE,
             flushing: None,
@@ -180,7 +180,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     pub fn fail(&mut self) {
         self.has_failed = true;
         // No flush ends that any more, and reads need the slots. Writes, which would wait, fail.
-        self.homes.forget_fresh();
+        self.cache.forget_fresh();
     }
 
     /// Returns the next thing to do; `None` if the store waits for the end of others, or has
@@ -190,11 +190,11 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         self.answer()
             .or_else(|| self.start_data())
             .or_else(|| {
-                let (slot, group) = self.homes.start_load()?;
-                Some(Action::ReadHome { slot, group })
+                let (slot, group) = self.cache.start_load()?;
+                Some(Action::ReadPiBlock { slot, group })
             })
             .or_else(|| self.start_record())
-            .or_else(|| self.start_home(is_starved))
+            .or_else(|| self.start_write_back(is_starved))
             .or_else(|| self.start_flush(is_starved))
     }
 
@@ -215,7 +215,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// waits for slots.
     fn advance(&mut self) -> bool {
         let is_starved = self.start_waiting();
-        for ticket in self.stages.at_one_of([Stage::Homes, Stage::Fresh]).iter() {
+        for ticket in self.stages.at_one_of([Stage::Load, Stage::Fresh]).iter() {
             if let Some(stage) = self.queue.get(ticket).map(|queued| self.loaded(queued)) {
                 self.set_stage(ticket, stage);
             }
@@ -244,12 +244,12 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
                 continue;
             }
             // The oldest one gets its slots first, else it might wait for ever.
-            let stage = match self.homes.pin(queued.request.groups()) {
+            let stage = match self.cache.pin(queued.request.groups()) {
                 Some(slots) => {
                     if let Some(queued) = self.queue.get_mut(ticket) {
                         queued.state.slots = slots;
                     }
-                    Stage::Homes
+                    Stage::Load
                 }
                 None if self.begins_nothing() => Stage::Done(false),
                 None => return true,
@@ -262,12 +262,12 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// The stage of a request that waits for its PI blocks.
     fn loaded(&self, queued: &Queued<State>) -> Stage {
         let loads = queued.state.slots.map(|slot| match slot {
-            Some(slot) => self.homes.load(slot),
+            Some(slot) => self.cache.load(slot),
             None => Load::Ready,
         });
         match queued.request.kind() {
             _ if loads.contains(&Load::Failed) => Stage::Done(false),
-            _ if loads.contains(&Load::Pending) => Stage::Homes,
+            _ if loads.contains(&Load::Pending) => Stage::Load,
             Kind::Read => Stage::Data,
             _ if self.begins_nothing() => Stage::Done(false),
             Kind::Write { .. } if self.has_fresh(queued) => Stage::Fresh,
@@ -281,7 +281,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         self.stages.remove(queued.state.stage, ticket);
         let is_ok = queued.state.stage == Stage::Done(true);
         for slot in queued.state.slots.into_iter().flatten() {
-            self.homes.unpin(slot);
+            self.cache.unpin(slot);
         }
         Some(Action::Answer { ticket, is_ok })
     }
@@ -396,25 +396,25 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     }
 
     /// A PI block was read into its slot, or cannot be read.
-    pub fn home_read(&mut self, slot: usize, is_ok: bool) {
-        self.homes.end_load(slot, is_ok);
+    pub fn pi_block_read(&mut self, slot: usize, is_ok: bool) {
+        self.cache.end_load(slot, is_ok);
     }
 
-    /// Whether PI blocks should be written home and settled now.
+    /// Whether PI blocks should be written back and settled now.
     fn is_pressed(&self, is_starved: bool) -> bool {
-        let slots_left = self.homes.dirty_count().saturating_mul(2) < self.homes.slots();
+        let slots_left = self.cache.dirty_count().saturating_mul(2) < self.cache.slots();
         is_starved || self.rest == Rest::Drain || !slots_left || self.ring.is_half_used()
     }
 
-    fn start_home(&mut self, is_starved: bool) -> Option<Action> {
-        let is_allowed = !self.begins_nothing() && self.homes.writing_count() < HOME_WRITES_MAX;
+    fn start_write_back(&mut self, is_starved: bool) -> Option<Action> {
+        let is_allowed = !self.begins_nothing() && self.cache.writing_count() < WRITE_BACKS_MAX;
         if !is_allowed || !self.is_pressed(is_starved) {
             return None;
         }
-        let (slot, group, part) = self.homes.start_write(self.ring.unit())?;
+        let (slot, group, part) = self.cache.start_write(self.ring.unit())?;
         // The flush that settles its records makes it durable.
         let fua = false;
-        Some(Action::WriteHome {
+        Some(Action::WriteBack {
             slot,
             group,
             part,
@@ -422,9 +422,9 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         })
     }
 
-    /// A PI block was written home, or its write has failed.
-    pub fn home_written(&mut self, slot: usize, is_ok: bool) {
-        self.homes.end_write(slot, is_ok);
+    /// A PI block was written back, or its write has failed.
+    pub fn written_back(&mut self, slot: usize, is_ok: bool) {
+        self.cache.end_write(slot, is_ok);
         if !is_ok {
             self.fail();
         }
@@ -444,10 +444,10 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         writes.map(|(_, queued)| queued.state.sequence).min()
     }
 
-    /// All records before this one have their data and their homes on the device or in its cache.
+    /// All records before this one have data and PI blocks on the device or in its cache.
     fn floor(&self) -> u64 {
         let data = self.lowest_without_data();
-        [data, self.homes.floor(), Some(self.ring.next())]
+        [data, self.cache.floor(), Some(self.ring.next())]
             .into_iter()
             .flatten()
             .min()
@@ -460,7 +460,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         if self.flushing.is_some() || self.begins_nothing() {
             return None;
         }
-        let is_stuck = || is_starved && self.homes.has_fresh();
+        let is_stuck = || is_starved && self.cache.has_fresh();
         let is_wanted = !self.stages.at(Stage::Fresh).is_empty()
             || self.ready(Self::is_flush).is_some()
             || is_stuck();
@@ -477,7 +477,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             self.set_stage(ticket, Stage::Started);
         }
         self.flushing = Some(floor);
-        self.homes.start_flush();
+        self.cache.start_flush();
         self.cached.start_flush();
         Some(Action::Flush)
     }
@@ -491,7 +491,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             self.fail();
         } else if let Some(floor) = floor {
             self.ring.settle(floor);
-            self.homes.end_flush();
+            self.cache.end_flush();
             self.cached.end_flush();
         }
         self.end_flushes(is_ok);

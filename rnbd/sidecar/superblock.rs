@@ -110,16 +110,17 @@ struct WireSegment {
     groups: U64,
 }
 
-/// Why a block is not the superblock of a device.
+/// The reason why a block is not the superblock of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The block is not a superblock: the device is not formatted, or was taken over.
     NotFormatted,
-    /// It is of another version or format, or has fields that are not known.
+    /// The superblock is of another version or format, or has fields that are not known.
     OtherVersion(u32),
-    /// It is damaged.
+    /// The superblock is damaged.
     Checksum,
-    /// It was written to another block: the device begins elsewhere, for instance is a partition.
+    /// The superblock was written to another block: the device begins elsewhere, for instance is a
+    /// partition.
     Misplaced(u64),
     /// The device is smaller than when it was formatted.
     Truncated {
@@ -279,11 +280,11 @@ impl Superblock {
 /// A device whose block 0 cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable<E> {
-    /// It has no sidecar.
+    /// The device has no sidecar.
     NoSidecar,
-    /// It has one, without a superblock.
+    /// The device has a sidecar, without a superblock.
     Damaged,
-    /// It may have one.
+    /// The device may have a sidecar.
     Unknown(E),
 }
 

@@ -97,7 +97,7 @@ pub enum Meaning {
     Foreign,
 }
 
-/// What a check of a block has found.
+/// The result of a check of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The data fit.

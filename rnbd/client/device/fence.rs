@@ -5,7 +5,8 @@
 //!
 //! Requests of such a device fail until it is opened again on request (`remap_device`), even if the
 //! session is disconnected meanwhile. The server does not notify the client, which finds out by the
-//! answer to a request, or when a path comes up ([`survey`](crate::proto::survey)).
+//! answer to a request, or when a path comes up
+//! ([`path_validation`](crate::proto::path_validation)).
 
 use block_ext::disk::Uevent;
 use ferro_proto::errno::Errno;
@@ -22,13 +23,13 @@ use super::{
 use crate::{
     client::{
         admin,
-        session::TurnGuard, //
+        session::AdminLockGuard, //
     },
     proto::{
+        admin_lock::LockMode, //
         control::DeviceState,
         device::Server,
-        survey::Answer,
-        turns::Turn, //
+        path_validation::Answer,
     },
 };
 
@@ -49,14 +50,14 @@ impl Asked {
     }
 
     /// Asks the server of the session's other paths the same, and returns its answer.
-    pub(crate) fn ask_others(&self, turn: &TurnGuard<'_>) -> Answer {
+    pub(crate) fn ask_others(&self, guard: &AdminLockGuard<'_>) -> Answer {
         let rtrs = self.device.rtrs();
-        let opened = admin::agree(rtrs).and_then(|server| self.device.ask(turn, rtrs, &server));
+        let opened = admin::agree(rtrs).and_then(|server| self.device.ask(guard, rtrs, &server));
         let answer = read(self.number, opened);
         if let Answer::Opened(id) = answer {
             // A device that was opened over the new path is closed there by the caller.
             if answer != self.answer() {
-                self.device.session().close_number(turn, rtrs, id);
+                self.device.session().close_number(guard, rtrs, id);
             }
         }
         answer
@@ -68,9 +69,9 @@ impl Asked {
     }
 
     /// Closes over `path` what the question has opened.
-    pub(crate) fn close_again(&self, turn: &TurnGuard<'_>, path: &impl AdminChannel) {
+    pub(crate) fn close_again(&self, guard: &AdminLockGuard<'_>, path: &impl AdminChannel) {
         if let Answer::Opened(id) = self.answer() {
-            self.device.session().close_number(turn, path, id);
+            self.device.session().close_number(guard, path, id);
         }
     }
 
@@ -95,7 +96,7 @@ impl Device {
     /// sent for it.
     pub(crate) fn question(
         self: &Arc<Self>,
-        turn: &TurnGuard<'_>,
+        guard: &AdminLockGuard<'_>,
         path: &impl AdminChannel,
         server: &Server,
     ) -> Option<Asked> {
@@ -105,33 +106,38 @@ impl Device {
             device: self.clone(),
             number,
             disconnects,
-            answer: self.ask(turn, path, server),
+            answer: self.ask(guard, path, server),
         })
     }
 
     /// Asks the server whether it has the device open, and records it if it has closed it. Without
     /// an answer the state is what it was.
     pub(super) fn ask_whether_open(self: &Arc<Self>) {
-        let Ok(turn) = self.session().turn(Turn::Survey) else {
+        let Ok(guard) = self.session().lock_admin(LockMode::Validate) else {
             return;
         };
         let asked = match admin::agree(&*self.rtrs) {
-            Ok(server) => self.question(&turn, &*self.rtrs, &server),
+            Ok(server) => self.question(&guard, &*self.rtrs, &server),
             Err(_) => None,
         };
         if let Some(asked) = asked.filter(Asked::is_current) {
-            asked.close_again(&turn, &*self.rtrs);
+            asked.close_again(&guard, &*self.rtrs);
             asked.note();
         }
     }
 
-    fn ask(&self, turn: &TurnGuard<'_>, path: &impl AdminChannel, server: &Server) -> Result<u32> {
-        turn.opens();
+    fn ask(
+        &self,
+        guard: &AdminLockGuard<'_>,
+        path: &impl AdminChannel,
+        server: &Server,
+    ) -> Result<u32> {
+        guard.opens();
         match admin::open(path, server, &self.path, self.access, self.wanted()) {
             Ok(remote) => Ok(remote.device_id),
             Err(not_opened) => {
                 if let Some(number) = not_opened.number {
-                    self.session().close_number(turn, path, number);
+                    self.session().close_number(guard, path, number);
                 }
                 Err(not_opened.error)
             }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Attaches the disk of a device, and removes it again.
+//!
+//! The removal waits for the requests of the disk, as long as an adapter may use their pages, and
+//! for a server that closes the device. So what a user has asked for is a work item, and the writer
+//! of `unmap_device` waits for the item, killable.
 
 use block_ext::disk::{
     Disk,
@@ -9,10 +13,15 @@ use block_ext::disk::{
     Uevent, //
 };
 use kernel::{
+    impl_has_work,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::WorkItem, //
 };
-use kernel_ext::errno;
+use kernel_ext::{
+    errno,
+    memory, //
+};
 
 use super::Device;
 use crate::{
@@ -31,6 +40,29 @@ use crate::{
         io_state::IoState,
     },
 };
+
+/// The number of the work item among those of a device.
+pub(super) const ITEM: u64 = 2;
+
+impl_has_work! {
+    impl HasWork<Self, ITEM> for Device { self.unmap }
+}
+
+impl WorkItem<ITEM> for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(this: Arc<Device>) {
+        let unmap_state = this.lock().unmap_state.take();
+        if let Some(unmap_state) = unmap_state {
+            memory::without_io(|| this.finish_unmap(unmap_state));
+            pr_info!("{}: unmapped\n", &*this);
+        }
+        let unmapped = this.unmapped.clone();
+        // First: the session of the last device is about to be closed when the writer goes on.
+        drop(this);
+        unmapped.complete_all();
+    }
+}
 
 /// The state of a device before it was unmapped.
 pub(crate) struct UnmapState {
@@ -129,6 +161,26 @@ impl Device {
             DeviceState::Mapped => DeviceState::Fenced,
             state => state,
         };
+    }
+
+    /// Removes the disk and closes the device on the server, once. Sleeps until that has ended,
+    /// killable; it goes on if the caller is killed.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR` if the caller was killed.
+    pub(crate) fn await_unmap(self: &Arc<Self>, unmap_state: UnmapState) -> Result {
+        // An unload, which is possible when the caller is gone, leaves it to the item.
+        self.session().forget(self);
+        self.lock().unmap_state = Some(unmap_state);
+        // It is queued once, as `begin_unmap` has succeeded once.
+        let client = self.session().client();
+        let _ = client.wq().enqueue::<_, ITEM>(self.clone());
+        if self.unmapped.wait_killable().is_err() {
+            pr_info!("{self}: is unmapped when its requests have ended\n");
+            return Err(EINTR);
+        }
+        Ok(())
     }
 
     /// Removes the disk and closes the device on the server. Sleeps until the disk's requests have

@@ -33,8 +33,12 @@ impl TupleBuffers {
 }
 
 impl Session {
-    /// Returns the blocks, which are allocated for the session's first device with protection
-    /// information. Sleeps.
+    /// Returns the blocks, one for each tag; the first call, for the session's first device with
+    /// protection information, allocates them. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, and `ENOTCONN` while the session is being created.
     pub(crate) fn tuple_buffers(&self) -> Result<Arc<TupleBuffers>> {
         let mut buffers = self.tuple_buffers.lock();
         if let Some(buffers) = &*buffers {

@@ -17,8 +17,8 @@ use rtrs_client::{
 };
 
 use super::{
+    AdminLockGuard, //
     Session,
-    TurnGuard, //
 };
 use crate::{
     client::{
@@ -29,13 +29,13 @@ use crate::{
         },
     },
     proto::{
+        admin_lock::LockMode,
         control::Remap,
-        survey::{
+        path_validation::{
             Answer,
-            Survey,
+            PathValidation,
             Verdict, //
         },
-        turns::Turn,
     },
 };
 
@@ -88,6 +88,11 @@ impl SessionEvents for SessionWatcher {
         synchronize_rcu();
     }
 
+    fn carries_swap(&self) -> bool {
+        let session = self.session.lock().clone();
+        session.is_some_and(|session| session.devices.lock().iter().any(|d| d.carries_swap()))
+    }
+
     fn io_failed(&self) {
         self.for_each_device(Device::io_failed);
     }
@@ -96,8 +101,8 @@ impl SessionEvents for SessionWatcher {
         let Some(session) = self.session.lock().clone() else {
             return Ok(true);
         };
-        // Not while a device is being opened: the survey would not ask for it.
-        let turn = session.turn(Turn::Survey)?;
+        // Not while a device is being opened: the validation would not ask for it.
+        let guard = session.lock_admin(LockMode::Validate)?;
         let server = admin::agree(path)?;
         // Every device, since the server must have all of them open before a request comes.
         let devices = session.devices()?;
@@ -110,7 +115,7 @@ impl SessionEvents for SessionWatcher {
         }
         let mut asked = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
         for device in &devices {
-            if let Some(question) = device.question(&turn, path, &server) {
+            if let Some(question) = device.question(&guard, path, &server) {
                 let is_missing = question.answer() == Answer::Missing;
                 asked.push(question, GFP_KERNEL)?;
                 if is_missing {
@@ -118,13 +123,13 @@ impl SessionEvents for SessionWatcher {
                 }
             }
         }
-        let admitted = judge(&turn, &asked);
+        let admitted = judge(&guard, &asked);
         if !asked.iter().all(Asked::is_current) {
             return Err(EAGAIN);
         }
         if admitted == Ok(true) {
             for question in &asked {
-                question.close_again(&turn, path);
+                question.close_again(&guard, path);
                 question.note();
             }
         }
@@ -158,14 +163,16 @@ impl SessionEvents for SessionWatcher {
 /// # Errors
 ///
 /// The first error that is not an answer of the server: the path is tried again later.
-fn judge(turn: &TurnGuard<'_>, asked: &[Asked]) -> Result<bool> {
-    let survey = asked
+fn judge(guard: &AdminLockGuard<'_>, asked: &[Asked]) -> Result<bool> {
+    let validation = asked
         .iter()
-        .fold(Survey::default(), |survey, one| survey.with(one.answer()));
-    match survey.verdict() {
+        .fold(PathValidation::default(), |validation, one| {
+            validation.with(one.answer())
+        });
+    match validation.verdict() {
         Verdict::SameServer => Ok(true),
         Verdict::AskOthers => Ok(asked.iter().all(|one| {
-            let others = one.ask_others(turn);
+            let others = one.ask_others(guard);
             one.answer().is_of_the_server_that_says(others)
         })),
         Verdict::TryLater => {

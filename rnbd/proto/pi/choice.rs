@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How client and server agree on the protection information of a device.
+//! The agreement of client and server on the protection information of a device.
 
 use core::fmt;
 
@@ -12,23 +12,23 @@ use super::{
     Mode, //
 };
 
-/// Where a server's disk keeps tuples.
+/// The place where a server's disk keeps tuples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Nowhere.
+    /// No place: the disk keeps none.
     Nowhere,
     /// The disk stores those of this format, each of so many bytes of data.
     ByDisk(Format, u32),
-    /// In a sidecar (`rnbd/sidecar`): [`Format::Crc64`] of 4096 bytes.
+    /// A sidecar (`rnbd/sidecar`): [`Format::Crc64`], intervals of 4096 bytes.
     InSidecar,
 }
 
-/// What a client asks for when it opens a device.
+/// The protection information that a client asks for when it opens a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Any, by the server's choice.
+    /// Any format, by the server's choice.
     Any,
-    /// This one.
+    /// Exactly this format.
     Format(Format),
 }
 
@@ -113,14 +113,14 @@ impl Wanted {
 /// The user's choice for a mapped device, `pi=` of `map_device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// None.
+    /// No protection information.
     #[default]
     Off,
-    /// Any that the server has; none if it has none.
+    /// Any format that the server has; without one the device is mapped without tuples.
     Auto,
-    /// Any, and the device is not mapped without.
+    /// Any format; without one the device is not mapped.
     Require,
-    /// This one, and the device is not mapped without.
+    /// Exactly this format; without it the device is not mapped.
     Format(Format),
 }
 
@@ -128,12 +128,13 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownChoice;
 
-/// Why a client does not use a device as the server has opened it.
+/// The reason why a client does not use a device as the server has opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The server has no protection information for it, or not the one that is wanted.
     Missing,
-    /// It has another one than was asked for, which no server of this project does.
+    /// The server gave another geometry than the client asked for, which no server of this project
+    /// does.
     Another(Geometry),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the tuples of a device are like, and how many an IO has.
+//! The properties of a device's tuples, and the number that an IO has.
 
 use core::fmt;
 
@@ -10,13 +10,13 @@ use super::super::SECTOR_SIZE;
 /// chunk that RTRS reserves for messages (4096 bytes), so the data may be as long as without them.
 pub const TUPLES_LEN_MAX: u16 = 2048;
 
-/// What becomes of the tuples at the server.
+/// The use that the server makes of the tuples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// They protect the transfer: the server verifies and drops those of a write, and makes those
-    /// of a read from what its disk gave.
+    /// The tuples protect the transfer: the server verifies and drops those of a write, and
+    /// generates those of a read from the data of its disk.
     Wire,
-    /// They go to the server's disk and come from there.
+    /// The server's disk gets the tuples of writes, and gives those of reads.
     Pass,
     /// The server keeps them in a sidecar on its disk, which has no room for them.
     Store,

@@ -23,7 +23,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Begins with the interval that has the address `first`.
+    /// Returns a series that begins with the interval at the address `first`.
     #[inline(always)]
     pub const fn new(format: Format, first: u64) -> Self {
         Self {

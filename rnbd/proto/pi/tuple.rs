@@ -24,23 +24,23 @@ pub struct Tuple {
     pub reference: u64,
 }
 
-/// What a tuple that is right says of its data.
+/// The result of a check whose tuple is not wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Data and address are those of the tuple.
     Right,
-    /// Nothing: the tuple is an escape.
+    /// The tuple is an escape: the data were not checked.
     NotProtected,
 }
 
-/// What is wrong with an interval of data or its tuple (`EILSEQ`).
+/// The fault of an interval of data or its tuple (`EILSEQ`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// The tuple is that of another address.
     Reference {
         /// The address in the tuple.
         tuple: u64,
-        /// That of the interval.
+        /// The address of the interval.
         interval: u64,
     },
     /// The data has another checksum.

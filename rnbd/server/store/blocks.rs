@@ -30,7 +30,7 @@ use super::{
         Piece, //
     },
     sector::Sector,
-    shared::Core,
+    volume::Volume,
     BLOCK_SIZE, //
 };
 use crate::{
@@ -60,9 +60,10 @@ use crate::{
 
 /// A write that has failed, of which is read back what it has left. The store wants one at a time.
 pub(super) struct ReadBack {
-    /// What a block is read into. The memory of the data is the client's again when it is answered.
+    /// The page into which a block is read. The memory of the data is the client's again when it is
+    /// answered.
     page: Arc<PageBlock>,
-    /// Of the blocks that were read.
+    /// The CRCs of the blocks that were read.
     crcs: KVec<Option<u64>>,
 }
 
@@ -92,7 +93,7 @@ impl Job {
 
     /// Returns guard and application tag of the client's tuple, if it protects the block.
     fn client_tuple(&self, offset: u32) -> Option<(u64, u16)> {
-        if !self.port().has_own_tuples() {
+        if !self.client_queue().has_own_tuples() {
             return None;
         }
         let mut bytes = [0; TUPLE_LEN_MAX];
@@ -136,8 +137,8 @@ impl Engine {
             self.pages
                 .set_tuple(ticket, index, tuple.unwrap_or_default());
         }
-        if job.port().protection().is_none() {
-            let written = &job.port().stats().written;
+        if job.client_queue().protection().is_none() {
+            let written = &job.client_queue().stats().written;
             written.fetch_add(piece.blocks.into(), Relaxed);
         }
     }
@@ -175,7 +176,7 @@ impl Engine {
     }
 
     fn check_blocks(&self, job: &Job, ticket: Ticket, piece: &Piece) -> Result {
-        let port = job.port();
+        let client_queue = job.client_queue();
         for index in 0..piece.blocks {
             let offset = piece.offset.saturating_add(index.into());
             let crc = job.crc(offset).ok_or(EIO)?;
@@ -191,38 +192,41 @@ impl Engine {
                     (self.zeroes, 0)
                 }
                 Verdict::Lost | Verdict::WrongGuard | Verdict::WrongReference => {
-                    port.reject(block, verdict);
+                    client_queue.reject(block, verdict);
                     return Err(errno::EILSEQ);
                 }
             };
-            if port.has_own_tuples() {
+            if client_queue.has_own_tuples() {
                 job.give_tuple(offset, guard, app).ok_or(EIO)?;
             }
         }
-        if port.has_own_tuples() || port.protection().is_none() {
-            port.stats().read.fetch_add(piece.blocks.into(), Relaxed);
+        if client_queue.has_own_tuples() || client_queue.protection().is_none() {
+            client_queue
+                .stats()
+                .read
+                .fetch_add(piece.blocks.into(), Relaxed);
         }
         Ok(())
     }
 
     /// Reads back the blocks of a write that has failed, one after the other.
-    pub(super) fn read_back(&mut self, core: &Arc<Core>, ticket: Ticket) {
+    pub(super) fn read_back(&mut self, volume: &Arc<Volume>, ticket: Ticket) {
         self.read_back.crcs.clear();
-        self.read_next_back(core, ticket);
+        self.read_next_back(volume, ticket);
     }
 
-    fn read_next_back(&mut self, core: &Arc<Core>, ticket: Ticket) {
+    fn read_next_back(&mut self, volume: &Arc<Volume>, ticket: Ticket) {
         let first = self.store.request(ticket).map(Request::first);
         let block = first.and_then(|first| first.checked_add(self.read_back.crcs.len() as u64));
         let at = block.and_then(|block| self.layout.data(block));
         let at = Sector::of(at.map(|(at, _)| at));
         let range = Some((self.read_back.page.clone(), 0, BLOCK_SIZE));
         let event = Event::ReadBack(ticket);
-        self.submit_range(core, event, (Op::Read, Flags::SYNC, 0), at, range);
+        self.submit_range(volume, event, (Op::Read, Flags::SYNC, 0), at, range);
     }
 
     /// A block of a write that has failed was read back, or cannot be read.
-    pub(super) fn block_read_back(&mut self, core: &Arc<Core>, ticket: Ticket, is_ok: bool) {
+    pub(super) fn block_read_back(&mut self, volume: &Arc<Volume>, ticket: Ticket, is_ok: bool) {
         let ReadBack { page, crcs } = &mut self.read_back;
         let crc = page.checksum(Checksum::Crc64Nvme, 0, 0, BLOCK_BYTES);
         // There is room for all blocks of a request.
@@ -231,7 +235,7 @@ impl Engine {
             .is_ok();
         let blocks = self.store.request(ticket).map_or(0, Request::blocks);
         if is_kept && crcs.len() < usize::from(blocks) {
-            return self.read_next_back(core, ticket);
+            return self.read_next_back(volume, ticket);
         }
         let crcs = &self.read_back.crcs;
         let crc_of = |offset: u16| crcs.get(usize::from(offset)).copied().flatten();

@@ -7,10 +7,7 @@
 //! for its IO, and has a queue of its own: no IO of clients waits for it, and a device that stands
 //! still holds none of them.
 
-use block_ext::{
-    bdev::BlockDevice,
-    bio::BioPool, //
-};
+use block_ext::bdev::BlockDevice;
 use kernel::{
     prelude::*,
     str::{
@@ -49,12 +46,12 @@ use super::{
         Lease,
         Use, //
     },
-    shared::Core,
+    volume::Volume,
     Crc, //
 };
 use crate::{
     proto::boot::Boot,
-    server::session::LOG_LIMIT,
+    server::log_limit::LOG_LIMIT,
     shown::Shown,
     sidecar::{
         claim::{
@@ -92,13 +89,13 @@ fn holder(boot: Boot) -> Holder {
 }
 
 /// The claim to a device, and the IO for it.
-struct Means {
+struct ClaimIo {
     disk: Disk,
     claim: Claim,
     holder: Holder,
     /// The number of the last mark.
     stamp: u64,
-    /// Who has written the mark that was found last.
+    /// The server that has written the mark that was found last.
     found: Other,
     /// The UUID of the sidecar that was there when the device was taken.
     opened: Option<[u8; 16]>,
@@ -106,7 +103,7 @@ struct Means {
     known_ms: u64,
 }
 
-impl Means {
+impl ClaimIo {
     /// Says how much time has passed.
     fn pass(&mut self, lease: &Lease) {
         let now_ms = lease.now_ms();
@@ -225,10 +222,10 @@ pub(super) struct Keeper {
     queue: WorkQueue,
     label: CString,
     #[pin]
-    means: Mutex<Means>,
-    /// Whose requests wait for the lease, while there are any.
+    claim_io: Mutex<ClaimIo>,
+    /// The device whose requests wait for the lease, while there are any.
     #[pin]
-    core: Mutex<Option<Arc<Core>>>,
+    volume: Mutex<Option<Arc<Volume>>>,
     #[pin]
     work: DelayedWork<Keeper>,
 }
@@ -264,14 +261,13 @@ impl Keeper {
     /// `ETIMEDOUT` if its mark takes longer than half a second each time, with a log line; those of
     /// the device.
     pub(super) fn take(device: Arc<BlockDevice>, label: CString, boot: Boot) -> Result<Arc<Self>> {
-        // Reserve and queue are its own: other devices may stand still.
-        let bios = Arc::new(BioPool::new(1)?, GFP_KERNEL)?;
-        let disk = Disk::of_blocks(device, bios)?.ok_or(EINVAL)?;
+        let disk = Disk::of_blocks(device)?.ok_or(EINVAL)?;
+        // A queue of its own: other devices may stand still.
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"rnbd_server_claim", flags, 1)?;
         let lease = Arc::new(Lease::new(), GFP_KERNEL)?;
         let holder = holder(boot);
-        let mut means = Means {
+        let mut claim_io = ClaimIo {
             disk,
             claim: Claim::new(holder.opening, Timing::SERVERS),
             holder,
@@ -281,7 +277,7 @@ impl Keeper {
             known_ms: 0,
         };
         let shown: &CStr = &label;
-        let end = match means.advance(Errand::Take, &lease, shown, None) {
+        let end = match claim_io.advance(Errand::Take, &lease, shown, None) {
             Ok(End::NoSidecar) => Err(errno::EUCLEAN),
             Ok(End::TooSlow) => Err(ETIMEDOUT),
             end => end,
@@ -298,20 +294,20 @@ impl Keeper {
                 pr_err!(
                     "{shown}: not opened: {} uses the device: unmap it there; if that server is \
                      down for certain, `pi-sidecar fsck --clear-in-use /dev/{}` removes its mark\n",
-                    Shown(means.found),
-                    means.disk.device().name().unwrap_or_default()
+                    Shown(claim_io.found),
+                    claim_io.disk.device().name().unwrap_or_default()
                 );
             }
             return Err(EBUSY);
         }
-        means.opened = means.disk.uuid();
+        claim_io.opened = claim_io.disk.uuid();
         let keeper = Arc::pin_init(
             pin_init!(Self {
                 lease,
                 queue,
                 label,
-                means <- new_mutex!(means, "rnbd_server::Keeper::means"),
-                core <- new_mutex!(None, "rnbd_server::Keeper::core"),
+                claim_io <- new_mutex!(claim_io, "rnbd_server::Keeper::claim_io"),
+                volume <- new_mutex!(None, "rnbd_server::Keeper::volume"),
                 work <- new_delayed_work!("rnbd_server::Keeper::work"),
             }),
             GFP_KERNEL,
@@ -327,37 +323,39 @@ impl Keeper {
 
     /// Returns whose marks it writes.
     pub(super) fn holder(&self) -> Holder {
-        self.means.lock().holder
+        self.claim_io.lock().holder
     }
 
-    /// From now on `core` is told when the device may be used again, or not any more.
-    pub(super) fn tell(&self, core: Arc<Core>) {
-        *self.core.lock() = Some(core);
+    /// Tells `volume` from now on when the device may be used again, or not any more.
+    pub(super) fn tell(&self, volume: Arc<Volume>) {
+        *self.volume.lock() = Some(volume);
     }
 
     /// Returns when to do it again, in milliseconds, if the device is still that of this server.
     fn renew(&self) -> Option<u32> {
-        let core = self.core.lock().clone();
-        let mut means = self.means.lock();
+        let volume = self.volume.lock().clone();
+        let mut claim_io = self.claim_io.lock();
         // A whole block has the superblock too, which a growth writes: it begins no such write
         // while this one is on its way, and one that has begun may last longer than the lease.
-        let growing = core.as_ref().filter(|_| means.disk.writes_whole_blocks());
-        let growing = growing.map(|core| core.growing().lock());
+        let growing = volume
+            .as_ref()
+            .filter(|_| claim_io.disk.writes_whole_blocks());
+        let growing = growing.map(|volume| volume.growing().lock());
         let ending = growing.as_ref().and_then(|growing| growing.ending());
-        let end = means.advance(Errand::Renew, &self.lease, &self.label, ending);
+        let end = claim_io.advance(Errand::Renew, &self.lease, &self.label, ending);
         let is_lost = end.is_ok_and(End::is_lost);
         if is_lost {
             // The last step of a growth, which waits for this, is not taken any more.
             self.lease.lose();
         }
         drop(growing);
-        let rest_ms = advance::rest_ms(&means.claim);
+        let rest_ms = advance::rest_ms(&claim_io.claim);
         // Its own was found last, and written late: another one's may have been there.
-        let found = match means.found.0 == Some(means.holder) {
+        let found = match claim_io.found.0 == Some(claim_io.holder) {
             true => Other(None),
-            false => means.found,
+            false => claim_io.found,
         };
-        drop(means);
+        drop(claim_io);
         let label: &CStr = &self.label;
         match end {
             _ if is_lost => {
@@ -376,9 +374,9 @@ impl Keeper {
                 }
             }
         }
-        if let Some(core) = core {
+        if let Some(volume) = volume {
             // Its requests may have waited for the lease, which may have ended meanwhile.
-            Core::kick(&core);
+            Volume::kick(&volume);
         }
         (!self.lease.is_lost()).then_some(rest_ms)
     }
@@ -387,10 +385,10 @@ impl Keeper {
     /// Sleeps.
     pub(super) fn stop(self: Arc<Self>) {
         drop(workqueue::cancel_delayed_sync::<_, 0>(&self));
-        let core = self.core.lock().take();
-        drop(core);
+        let volume = self.volume.lock().take();
+        drop(volume);
         if !self.lease.is_lost() {
-            self.means.lock().release(&self.lease, &self.label);
+            self.claim_io.lock().release(&self.lease, &self.label);
         }
     }
 }

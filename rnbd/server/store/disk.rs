@@ -4,13 +4,8 @@
 
 use block_ext::{
     bdev::BlockDevice,
-    bio::{
-        Bio,
-        BioData,
-        BioPool, //
-    },
-    Flags,
-    Op, //
+    blocking::Blocking,
+    Flags, //
 };
 use core::ops::Range;
 use kernel::{
@@ -18,24 +13,11 @@ use kernel::{
     str::CStr,
     sync::Arc, //
 };
-use kernel_ext::{
-    errno,
-    pages::PageBlock,
-    sync::{
-        atomic::{
-            AtomicU32,
-            Ordering::Relaxed, //
-        },
-        Completion, //
-    },
-};
+use kernel_ext::errno;
 use zerocopy::FromBytes;
 
 use super::{
-    lease::{
-        Lease,
-        Use, //
-    },
+    lease::Lease,
     pages::zeroed,
     Crc,
     BLOCK_SECTORS,
@@ -43,7 +25,7 @@ use super::{
 };
 use crate::{
     proto::SECTOR_SIZE,
-    server::session::{
+    server::log_limit::{
         CHANGES_LIMIT,
         LOG_LIMIT, //
     },
@@ -86,8 +68,6 @@ use crate::{
 
 /// The mark of use in block 0, in bytes.
 const MARK: Range<usize> = MARK_OFFSET..MARK_OFFSET + MARK_BYTES;
-/// And its sector.
-const MARK_SECTOR: u64 = MARK_OFFSET as u64 / SECTOR_SIZE as u64;
 const _: () = assert!(MARK_BYTES == SECTOR_SIZE as usize);
 
 /// Returns the unit that a device writes without reading.
@@ -101,142 +81,50 @@ pub(super) fn writes_whole_blocks(device: &BlockDevice) -> bool {
     !unit(device).fits_sectors()
 }
 
-/// Where the submitter of an IO waits.
-#[pin_data]
-struct Waiter {
-    #[pin]
-    done: Completion,
-    /// The errno, or 0.
-    errno: AtomicU32,
-}
-
-/// An IO that its submitter waits for.
-pub(super) struct SyncIo {
-    device: Arc<BlockDevice>,
-    bios: Arc<BioPool<SyncIo>>,
-    waiter: Arc<Waiter>,
-}
-
-impl BioData for SyncIo {
-    type Tuples = ();
-
-    fn device(&self) -> &BlockDevice {
-        &self.device
-    }
-
-    fn pool(&self) -> &BioPool<Self> {
-        &self.bios
-    }
-
-    fn end(self, result: Result) {
-        let Self {
-            device,
-            bios,
-            waiter,
-        } = self;
-        // Before the submitter goes on: it has others, and drops the last ones.
-        drop((device, bios));
-        let errno = result.map_or_else(|error| error.to_errno().unsigned_abs(), |()| 0);
-        waiter.errno.store(errno, Relaxed);
-        waiter.done.complete_all();
-    }
-}
-
 /// A device that one IO after the other is done to.
 pub(super) struct Disk {
-    device: Arc<BlockDevice>,
-    bios: Arc<BioPool<SyncIo>>,
-    page: Arc<PageBlock>,
-    waiter: Arc<Waiter>,
-    /// For a block that is read or written.
+    /// Does nothing without the lease, if there is one.
+    device: Blocking<Option<Arc<Lease>>>,
+    /// Memory for a block that is read or written.
     block: KBox<Block>,
-    /// Without it nothing is done.
-    lease: Option<Arc<Lease>>,
+}
+
+/// Returns where a block begins, in bytes.
+fn byte_of(block: u64) -> Result<u64> {
+    block.checked_mul(BLOCK_SIZE.into()).ok_or(EINVAL)
 }
 
 impl Disk {
-    /// Returns `device`, `None` if it has no blocks of 4096 bytes.
-    pub(super) fn of_blocks(
-        device: Arc<BlockDevice>,
-        bios: Arc<BioPool<SyncIo>>,
-    ) -> Result<Option<Self>> {
+    /// Returns `device` with memory for its IO; `None` if it has no block of 4096 bytes, or larger
+    /// logical ones. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn of_blocks(device: Arc<BlockDevice>) -> Result<Option<Self>> {
         let has_blocks = device.capacity_sectors() >= BLOCK_SECTORS.into();
         if !has_blocks || device.logical_block_bytes() > BLOCK_SIZE {
             return Ok(None);
         }
-        let waiter = pin_init!(Waiter {
-            done <- Completion::new(),
-            errno: AtomicU32::new(0),
-        });
         Ok(Some(Self {
-            device,
-            bios,
-            page: Arc::new(PageBlock::new(0)?, GFP_KERNEL)?,
-            waiter: Arc::pin_init(waiter, GFP_KERNEL)?,
+            device: Blocking::new(device, 0, None, None)?,
             block: zeroed()?,
-            lease: None,
         }))
     }
 
     /// Does IO only while the lease lasts, and waits for it.
-    pub(super) fn under(self, lease: Arc<Lease>) -> Self {
-        Self {
-            lease: Some(lease),
-            ..self
-        }
+    pub(super) fn under(mut self, lease: Arc<Lease>) -> Self {
+        self.device.set_permission(Some(lease));
+        self
     }
 
     /// Returns the device.
     pub(super) fn device(&self) -> &BlockDevice {
-        &self.device
+        self.device.device()
     }
 
     fn blocks(&self) -> u64 {
-        self.device.capacity_sectors() / u64::from(BLOCK_SECTORS)
-    }
-
-    /// Does an IO of the first `len_bytes` of a block; a flush has none.
-    fn io(&self, op: Op, flags: Flags, block: u64, len_bytes: u32) -> Result {
-        let sector = block.checked_mul(BLOCK_SECTORS.into()).ok_or(EINVAL)?;
-        self.io_at(op, flags, sector, len_bytes)
-    }
-
-    /// Does an IO of `len_bytes` from a sector on.
-    fn io_at(&self, op: Op, flags: Flags, sector: u64, len_bytes: u32) -> Result {
-        let mut bio = loop {
-            if let Some(lease) = &self.lease {
-                lease.wait()?;
-            }
-            self.waiter.done.reinit();
-            let io = SyncIo {
-                device: self.device.clone(),
-                bios: self.bios.clone(),
-                waiter: self.waiter.clone(),
-            };
-            let bio = Bio::new(io, op, flags, sector);
-            // Its memory may have taken longer than the lease: others wait for it as well.
-            let lease = self.lease.as_ref();
-            if lease.is_none_or(|lease| lease.state() == Use::Permitted) {
-                break bio;
-            }
-            drop(bio);
-            self.waiter.done.wait();
-        };
-        let filled = match op {
-            Op::Flush => bio.set_len_bytes(0),
-            _ => bio.add_pages(self.page.clone(), 0, len_bytes),
-        };
-        // Dropping the bio ends it with an error.
-        match filled {
-            Ok(()) => bio.submit(),
-            Err(_) => drop(bio),
-        }
-        self.waiter.done.wait();
-        match i32::try_from(self.waiter.errno.load(Relaxed)) {
-            Ok(0) => Ok(()),
-            Ok(errno) => Err(Error::from_errno(errno.wrapping_neg())),
-            Err(_) => Err(EIO),
-        }
+        self.device().capacity_sectors() / u64::from(BLOCK_SECTORS)
     }
 
     /// Returns the superblock; `None` if there is no sidecar.
@@ -282,8 +170,7 @@ impl Disk {
     }
 
     fn read_in_place(&mut self, block: u64) -> Result {
-        self.io(Op::Read, Flags::SYNC, block, BLOCK_SIZE)?;
-        self.page.copy_out(0, &mut self.block[..])
+        self.device.read(byte_of(block)?, &mut self.block[..])
     }
 
     /// Returns whether the device has a journal, usable or not.
@@ -303,10 +190,14 @@ impl Disk {
 
     /// Returns whether the mark of use is written with the superblock.
     pub(super) fn writes_whole_blocks(&self) -> bool {
-        writes_whole_blocks(&self.device)
+        writes_whole_blocks(self.device())
     }
 
-    /// Reads block 0; returns its mark of use.
+    /// Reads block 0; returns its mark of use. Sleeps until the device answers.
+    ///
+    /// # Errors
+    ///
+    /// Those of the device.
     pub(super) fn read_mark(&mut self) -> Result<Sector> {
         self.read_in_place(SUPERBLOCK)?;
         let mark = self.block.get(MARK).and_then(|mark| mark.try_into().ok());
@@ -339,7 +230,7 @@ impl Disk {
         ending: Option<&Superblock>,
     ) -> Result {
         let fua = if durable { Flags::FUA } else { Flags::NONE };
-        let flags = Flags::META | Flags::SYNC | fua;
+        let flags = Flags::META | fua;
         if self.writes_whole_blocks() {
             if !Superblock::write_back(&mut self.block, ending, &Crc) {
                 return Err(errno::EILSEQ);
@@ -347,11 +238,10 @@ impl Disk {
             if let Some(place) = self.block.get_mut(MARK) {
                 place.copy_from_slice(mark);
             }
-            self.page.copy_in(0, &self.block[..])?;
-            return self.io(Op::Write, flags, SUPERBLOCK, BLOCK_SIZE);
+            let at = byte_of(SUPERBLOCK)?;
+            return self.device.write(at, &self.block[..], flags);
         }
-        self.page.copy_in(0, mark)?;
-        self.io_at(Op::Write, flags, MARK_SECTOR, SECTOR_SIZE)
+        self.device.write(MARK_OFFSET as u64, mark, flags)
     }
 
     /// Replays the journal; returns the superblock and the empty journal.
@@ -368,11 +258,11 @@ impl Disk {
         let ring = <[Block]>::mut_from_bytes(&mut ring).map_err(|_| EINVAL)?;
         let mentions = Scratch::mentions(layout);
         let mut list = KVVec::from_elem(Mention::default(), mentions, GFP_KERNEL)?;
-        let (mut home, mut data) = (zeroed()?, zeroed()?);
+        let (mut pi_block, mut data) = (zeroed()?, zeroed()?);
         let scratch = Scratch {
             ring,
             list: &mut list,
-            home: &mut home,
+            pi_block: &mut pi_block,
             data: &mut data,
         };
         let recovered = Recovery::new(&superblock, &mut self, &Crc).run(scratch, OnDamage::Refuse);
@@ -439,22 +329,19 @@ impl Device for Disk {
     type Error = Error;
 
     fn unit(&self) -> Unit {
-        unit(&self.device)
+        unit(self.device())
     }
 
     fn read(&mut self, block: u64, to: &mut Block) -> Result {
-        self.io(Op::Read, Flags::SYNC, block, BLOCK_SIZE)?;
-        self.page.copy_out(0, to)
+        self.device.read(byte_of(block)?, to)
     }
 
     fn write(&mut self, block: u64, from: &[u8], fua: bool) -> Result {
-        self.page.copy_in(0, from)?;
         let flags = if fua { Flags::FUA } else { Flags::NONE };
-        let len_bytes = u32::try_from(from.len()).map_err(|_| EINVAL)?;
-        self.io(Op::Write, flags | Flags::SYNC, block, len_bytes)
+        self.device.write(byte_of(block)?, from, flags)
     }
 
     fn flush(&mut self) -> Result {
-        self.io(Op::Flush, Flags::NONE, 0, 0)
+        self.device.flush()
     }
 }

@@ -12,10 +12,10 @@ use super::{
         Engine,
         Event, //
     },
-    shared::Core, //
+    volume::Volume, //
 };
 use crate::{
-    server::session::LOG_LIMIT,
+    server::log_limit::LOG_LIMIT,
     sidecar::queue::{
         Kind,
         Ticket, //
@@ -24,16 +24,16 @@ use crate::{
 
 /// An IO that has ended.
 pub(super) struct Ended {
-    /// Whose it was.
+    /// The IO that has ended.
     pub(super) event: Event,
     pub(super) result: Result,
-    /// It was not begun: the device was not to be used. Then `result` is an error.
+    /// The IO was not begun, as the device was not to be used. Then `result` is an error.
     pub(super) is_refused: bool,
 }
 
 impl Engine {
     /// Takes note of it.
-    pub(super) fn ended(&mut self, core: &Arc<Core>, ended: Ended) {
+    pub(super) fn ended(&mut self, volume: &Arc<Volume>, ended: Ended) {
         self.in_flight = self.in_flight.saturating_sub(1);
         let Ended {
             event,
@@ -51,23 +51,23 @@ impl Engine {
             return;
         }
         match event {
-            Event::HomeRead(slot) => {
+            Event::PiBlockRead(slot) => {
                 let is_ok = is_ok && self.pages.load(slot).is_ok();
-                self.store.home_read(slot, is_ok);
+                self.store.pi_block_read(slot, is_ok);
             }
             Event::Record => self.store.record_written(is_ok),
-            Event::HomeWritten(slot) => self.store.home_written(slot, is_ok),
+            Event::WrittenBack(slot) => self.store.written_back(slot, is_ok),
             Event::Flushed => self.store.flushed(is_ok),
-            Event::Grown => self.growth_step_ended(core, result, !is_refused),
+            Event::Grown => self.growth_step_ended(volume, result, !is_refused),
             Event::Data(ticket) if self.is_scrub(ticket) => {
-                self.scrub_piece_read(core, ticket, result);
+                self.scrub_piece_read(volume, ticket, result);
             }
             Event::Data(ticket) => self.data_ended(ticket, result),
-            Event::ReadBack(ticket) => self.block_read_back(core, ticket, is_ok),
+            Event::ReadBack(ticket) => self.block_read_back(volume, ticket, is_ok),
         }
         let is_of_sidecar = !matches!(event, Event::Data(_) | Event::ReadBack(_) | Event::Grown);
         if !is_ok && is_of_sidecar && LOG_LIMIT.allow().is_some() {
-            let name = core.device().name().unwrap_or_default();
+            let name = volume.device().name().unwrap_or_default();
             pr_err!("{name}: IO of the sidecar has failed: {:?}\n", result.err());
         }
     }
@@ -78,11 +78,11 @@ impl Engine {
     fn refused(&mut self, event: Event) -> bool {
         match event {
             Event::Record => self.store.record_refused(),
-            Event::HomeWritten(slot) => self.store.home_refused(slot),
+            Event::WrittenBack(slot) => self.store.write_back_refused(slot),
             Event::Flushed => self.store.flush_refused(),
             Event::Data(ticket) if !self.is_scrub(ticket) => self.data_refused(ticket),
             Event::ReadBack(ticket) => self.store.read_back_refused(ticket),
-            Event::Data(_) | Event::HomeRead(_) | Event::Grown => return false,
+            Event::Data(_) | Event::PiBlockRead(_) | Event::Grown => return false,
         }
         true
     }

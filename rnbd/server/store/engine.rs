@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Carries out what the pure [`Store`] decides: the work item of a device calls it, or the
-//! thread that brings a request to a device at rest.
+//! thread that submits a request to an idle device.
 
 use block_ext::{
     bio::Bio,
@@ -28,23 +28,23 @@ use super::{
         SLOTS, //
     },
     sector::Sector,
-    shared::{
-        Core,
+    volume::{
         StoreIo, //
+        Volume,
     },
     writes::durable,
     Crc,
     BLOCK_SIZE, //
 };
 use crate::{
-    server::session::CHANGES_LIMIT,
+    server::log_limit::CHANGES_LIMIT,
     sidecar::{
-        homes::Slot,
         idle::{
             self,
             Idle, //
         },
         layout::Layout,
+        pi_cache::Slot,
         queue::{
             Kind,
             Request,
@@ -68,33 +68,33 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) enum Event {
     /// A PI block was read into its slot.
-    HomeRead(usize),
+    PiBlockRead(usize),
     /// A record was written.
     Record,
     /// The data of a request were read, written or discarded.
     Data(Ticket),
     /// A block of a write that has failed was read back.
     ReadBack(Ticket),
-    /// The PI block of a slot was written home.
-    HomeWritten(usize),
+    /// The PI block of a slot was written back.
+    WrittenBack(usize),
     /// The cache was flushed.
     Flushed,
     /// A step of the growth was taken.
     Grown,
 }
 
-/// What has come of a use of the engine.
+/// The result of a run of the engine.
 pub(super) struct Run {
-    /// Nothing more could be done.
+    /// The engine has nothing left to do now.
     pub(super) is_complete: bool,
-    /// Nothing is in flight either, and the device is being drained.
+    /// No IO is in flight either, and the device is being drained.
     pub(super) is_drained: bool,
     /// The most requests at a time.
     pub(super) together: u32,
 }
 
 impl Run {
-    /// Nothing is started while the device may not be used.
+    /// Returns the result of a run while the device may not be used: nothing is started.
     const fn suspended() -> Self {
         Self {
             is_complete: true,
@@ -114,7 +114,7 @@ pub(super) struct Engine {
     pub(super) store: Store<KVec<Place>, KVec<Slot>>,
     pub(super) pages: Pages,
     pub(super) jobs: KVec<Option<Job>>,
-    /// By ticket.
+    /// The pieces of requests, by ticket.
     pub(super) pieces: KVec<Option<Piece>>,
     pub(super) read_back: ReadBack,
     pub(super) record: KBox<Block>,
@@ -126,7 +126,7 @@ pub(super) struct Engine {
     /// The places of requests, and of those that wait no more for their flush.
     used: Tickets,
     resumed: Tickets,
-    /// The port from which the last request came.
+    /// The index of the client queue of the last request.
     turn: usize,
     pub(super) in_flight: usize,
     idle: Idle,
@@ -188,26 +188,26 @@ impl Engine {
     }
 
     /// Does all that can be done now, in `rounds` at most.
-    pub(super) fn run(&mut self, core: &Arc<Core>, rounds: u32) -> Run {
+    pub(super) fn run(&mut self, volume: &Arc<Volume>, rounds: u32) -> Run {
         let (mut together, mut is_idle, mut is_draining) = (0, false, false);
         for _ in 0..rounds {
-            core.look();
+            volume.look();
             // What is asked for after this look has news of its own.
-            is_draining = core.is_draining();
-            self.look_at_clock(core);
+            is_draining = volume.is_draining();
+            self.look_at_clock(volume);
             is_idle = true;
-            while let Some(ended) = core.next_ended() {
-                self.ended(core, ended);
+            while let Some(ended) = volume.next_ended() {
+                self.ended(volume, ended);
                 is_idle = false;
             }
-            let lease = core.lease().state();
+            let lease = volume.lease().state();
             match lease {
                 Use::Permitted => self.store.permit(true),
                 // IO of a device that answers with errors is one before it is begun.
                 Use::Failing => self.hold(),
                 // The keeper of the mark says when to go on.
                 Use::NotNow => {
-                    core.lease().tell_wait(core.device());
+                    volume.lease().tell_wait(volume.device());
                     return Run::suspended();
                 }
                 Use::Lost => {
@@ -217,23 +217,23 @@ impl Engine {
                 }
             }
             let rests = is_draining || !lease.begins_background_work();
-            is_idle &= rests || !(self.start_growth_step(core) | self.start_scrub_piece(core));
-            is_idle &= !self.take_requests(core);
+            is_idle &= rests || !(self.start_growth_step(volume) | self.start_scrub_piece(volume));
+            is_idle &= !self.take_requests(volume);
             together = self.used.len().max(together);
             self.store.rest(match is_draining {
                 true => Rest::Drain,
                 false => self.idle.rest(),
             });
-            while let Some(action) = self.next_action(core, &mut is_idle) {
-                self.act(core, action);
+            while let Some(action) = self.next_action(volume, &mut is_idle) {
+                self.act(volume, action);
             }
             if is_idle {
-                self.tell(core);
+                self.tell(volume);
                 break;
             }
         }
         if !is_draining {
-            self.set_clock(core);
+            self.set_clock(volume);
         }
         Run {
             is_complete: is_idle,
@@ -243,37 +243,37 @@ impl Engine {
     }
 
     /// Returns what is to be done, while the lease lasts: each bio may wait for longer than that.
-    fn next_action(&mut self, core: &Core, is_idle: &mut bool) -> Option<Action> {
-        let is_over = core.lease().state() == Use::NotNow;
+    fn next_action(&mut self, volume: &Volume, is_idle: &mut bool) -> Option<Action> {
+        let is_over = volume.lease().state() == Use::NotNow;
         let action = if is_over { None } else { self.store.poll() };
         *is_idle &= !is_over && action.is_none();
         action
     }
 
     /// Counts a tick of the clock.
-    fn look_at_clock(&mut self, core: &Core) {
-        if self.has_clock && core.take_tick() {
+    fn look_at_clock(&mut self, volume: &Volume) {
+        if self.has_clock && volume.take_tick() {
             self.has_clock = false;
             self.idle.tick();
         }
     }
 
     /// Lets the clock tick once more if something is to be done when the device rests.
-    fn set_clock(&mut self, core: &Arc<Core>) {
+    fn set_clock(&mut self, volume: &Arc<Volume>) {
         if !self.has_clock && self.store.gains_by_rest() {
             self.has_clock = true;
-            Core::tick_in(core, idle::TICK_MS);
+            Volume::tick_in(volume, idle::TICK_MS);
         }
     }
 
     /// Logs once that the device takes no writes any more.
-    fn tell(&mut self, core: &Core) {
+    fn tell(&mut self, volume: &Volume) {
         if self.store.has_failed() && !self.has_told {
             self.has_told = true;
             if CHANGES_LIMIT.allow().is_none() {
                 return;
             }
-            let name = core.device().name().unwrap_or_default();
+            let name = volume.device().name().unwrap_or_default();
             pr_err!(
                 "{name}: a write of the sidecar, one with FUA, or a flush has failed: no more \
                  writes until the device is closed and opened again\n"
@@ -282,7 +282,7 @@ impl Engine {
     }
 
     /// Starts requests that wait, as many as there is room for.
-    fn take_requests(&mut self, core: &Arc<Core>) -> bool {
+    fn take_requests(&mut self, volume: &Arc<Volume>) -> bool {
         let mut has_started = false;
         loop {
             if self.waiting.is_none() {
@@ -290,7 +290,7 @@ impl Engine {
                 self.resumed.remove(self.waiting.unwrap_or(REQUESTS));
             }
             if let Some(at) = self.waiting {
-                if !self.start_pieces(core, at) {
+                if !self.start_pieces(volume, at) {
                     return has_started;
                 }
                 self.waiting = None;
@@ -300,10 +300,10 @@ impl Engine {
             if free >= REQUESTS {
                 return has_started;
             }
-            let Some((operation, port)) = core.next_request(&mut self.turn) else {
+            let Some((operation, client_queue)) = volume.next_request(&mut self.turn) else {
                 return has_started;
             };
-            let Some(job) = Job::new(operation, port, core.data_blocks()) else {
+            let Some(job) = Job::new(operation, client_queue, volume.data_blocks()) else {
                 continue;
             };
             if let Some(place) = self.jobs.get_mut(free) {
@@ -315,7 +315,7 @@ impl Engine {
     }
 
     /// Starts the pieces of a request; returns `false` if there is no room for the next one.
-    fn start_pieces(&mut self, core: &Arc<Core>, at: usize) -> bool {
+    fn start_pieces(&mut self, volume: &Arc<Volume>, at: usize) -> bool {
         loop {
             let Some(Some(job)) = self.jobs.get_mut(at) else {
                 return true;
@@ -328,7 +328,7 @@ impl Engine {
                 Kind::Flush => 0,
                 _ => job.block(piece.offset),
             };
-            let request = Request::new(piece.kind, first, piece.blocks, core.data_blocks());
+            let request = Request::new(piece.kind, first, piece.blocks, volume.data_blocks());
             let Some(request) = request else {
                 job.fail(EIO);
                 continue;
@@ -344,7 +344,7 @@ impl Engine {
                 *place = Some(piece);
             }
             if matches!(piece.kind, Kind::Write { .. }) {
-                self.make_tuples(core.seal(), ticket, &piece);
+                self.make_tuples(volume.seal(), ticket, &piece);
             }
         }
     }
@@ -361,28 +361,36 @@ impl Engine {
     }
 
     /// Does what the store wants.
-    fn act(&mut self, core: &Arc<Core>, action: Action) {
+    fn act(&mut self, volume: &Arc<Volume>, action: Action) {
         match action {
-            Action::ReadHome { slot, group } => {
+            Action::ReadPiBlock { slot, group } => {
                 let page = self.pages.image(slot).cloned();
-                let at = self.layout.home(group);
+                let at = self.layout.pi_block(group);
                 let flags = Flags::META | Flags::SYNC;
-                self.submit(core, Event::HomeRead(slot), (Op::Read, flags), at, page);
+                self.submit(
+                    volume,
+                    Event::PiBlockRead(slot),
+                    (Op::Read, flags),
+                    at,
+                    page,
+                );
             }
-            Action::WriteRecord { head, fua } => self.write_record(core, head, fua),
+            Action::WriteRecord { head, fua } => self.write_record(volume, head, fua),
             Action::Data { ticket, .. } if self.is_scrub(ticket) => {
-                self.read_scrub_piece(core, ticket);
+                self.read_scrub_piece(volume, ticket);
             }
-            Action::Data { ticket, fua } => self.start_data(core, ticket, fua),
-            Action::ReadBack(ticket) => self.read_back(core, ticket),
-            Action::WriteHome {
+            Action::Data { ticket, fua } => self.start_data(volume, ticket, fua),
+            Action::ReadBack(ticket) => self.read_back(volume, ticket),
+            Action::WriteBack {
                 slot,
                 group,
                 part,
                 fua,
-            } => self.write_home(core, slot, (group, part), fua),
-            Action::Flush => self.flush(core),
-            Action::Answer { ticket, .. } if self.is_scrub(ticket) => self.scrub_piece_ended(core),
+            } => self.write_back(volume, slot, (group, part), fua),
+            Action::Flush => self.flush(volume),
+            Action::Answer { ticket, .. } if self.is_scrub(ticket) => {
+                self.scrub_piece_ended(volume)
+            }
             Action::Answer { ticket, is_ok } => self.piece_ended(ticket, is_ok),
         }
     }
@@ -408,7 +416,7 @@ impl Engine {
     }
 
     /// Starts the IO of the data of a request.
-    fn start_data(&mut self, core: &Arc<Core>, ticket: Ticket, fua: bool) {
+    fn start_data(&mut self, volume: &Arc<Volume>, ticket: Ticket, fua: bool) {
         let piece = self.pieces.get(ticket).copied().flatten();
         let job = piece.and_then(|piece| self.jobs.get(piece.job)?.as_ref());
         let (Some(piece), Some(job)) = (piece, job) else {
@@ -423,7 +431,7 @@ impl Engine {
             Kind::Write { .. } | Kind::Flush => Op::Write,
             Kind::Discard => {
                 let at = at.filter(|_| job.discards());
-                return self.start_discard(core, ticket, at, len);
+                return self.start_discard(volume, ticket, at, len);
             }
         };
         let sync = if job.request().rw.sync {
@@ -434,20 +442,26 @@ impl Engine {
         let prio = job.request().prio;
         let offset = (piece.offset as usize).saturating_mul(BLOCK_BYTES);
         let range = job.pages().map(|pages| (pages.clone(), offset, len));
-        self.submit_range(core, event, (op, durable(fua) | sync, prio), at, range);
+        self.submit_range(volume, event, (op, durable(fua) | sync, prio), at, range);
     }
 
     /// Discards blocks on the device, which need not: they read as zeroes anyway.
-    fn start_discard(&mut self, core: &Arc<Core>, ticket: Ticket, at: Option<Sector>, len: u32) {
-        let can_discard = core.device().max_discard_sectors() != 0;
+    fn start_discard(
+        &mut self,
+        volume: &Arc<Volume>,
+        ticket: Ticket,
+        at: Option<Sector>,
+        len: u32,
+    ) {
+        let can_discard = volume.device().max_discard_sectors() != 0;
         let Some(at) = at.filter(|_| can_discard) else {
             return self.data_ended(ticket, Ok(()));
         };
         self.in_flight = self.in_flight.saturating_add(1);
-        let io = StoreIo::new(core.clone(), Event::Data(ticket));
+        let io = StoreIo::new(volume.clone(), Event::Data(ticket));
         let mut bio = Bio::new(io, Op::Discard, Flags::NONE, at.number());
         // Dropping the bio ends it with an error.
-        if bio.set_len_bytes(len).is_ok() && Self::may_begin(core, &bio) {
+        if bio.set_len_bytes(len).is_ok() && Self::may_begin(volume, &bio) {
             bio.submit();
         }
     }

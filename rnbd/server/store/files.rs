@@ -15,18 +15,18 @@ use kernel_ext::sysfs::{
 use super::{
     growth,
     scrub,
-    shared::Core, //
+    volume::Volume, //
 };
 use crate::sidecar::command::Command;
 
-static FILES: [Attribute<Core>; 2] = [
+static FILES: [Attribute<Volume>; 2] = [
     Attribute::rw(c"grow", growth::show, growth::store),
     Attribute::rw(c"scrub", scrub::show, scrub::store),
 ];
 
 /// Creates the files of a device, in the folder of its export.
-pub(super) fn files(export: &Directory<()>, core: Arc<Core>) -> Result<Directory<Core>> {
-    Directory::new(export, c"sidecar", &FILES, core)
+pub(super) fn files(export: &Directory<()>, volume: Arc<Volume>) -> Result<Directory<Volume>> {
+    Directory::new(export, c"sidecar", &FILES, volume)
 }
 
 /// Parses what was written to the file `file`.
@@ -34,9 +34,9 @@ pub(super) fn files(export: &Directory<()>, core: Arc<Core>) -> Result<Directory
 /// # Errors
 ///
 /// `EINVAL` for an unknown word, with a log line.
-pub(super) fn command(core: &Core, file: &str, written: &str) -> Result<Command> {
+pub(super) fn command(volume: &Volume, file: &str, written: &str) -> Result<Command> {
     Command::parse(written.as_bytes()).map_err(|reason| {
-        let name = core.device().name().unwrap_or_default();
+        let name = volume.device().name().unwrap_or_default();
         pr_err!(
             "{name}: {file}: '{}' is neither start nor stop: ignored\n",
             Escaped(written.as_bytes())

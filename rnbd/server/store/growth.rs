@@ -2,7 +2,7 @@
 
 //! The growth of a device in use: `ctl/devices/D/sidecar/grow`.
 //!
-//! A [`Growth`] decides the steps; who uses the engine of the device takes them, one IO at a time,
+//! A [`Growth`] decides the steps; the thread that runs the engine takes them, one IO at a time,
 //! among the requests of clients, which know nothing of it. The last one changes the layout between
 //! two requests.
 
@@ -34,13 +34,13 @@ use super::{
     files,
     pages::zeroed,
     sector::Sector,
-    shared::Core,
+    volume::Volume,
     Crc,
     BLOCK_SECTORS,
     BLOCK_SIZE, //
 };
 use crate::{
-    server::session::CHANGES_LIMIT,
+    server::log_limit::CHANGES_LIMIT,
     shown::Shown,
     sidecar::{
         claim::mark::{
@@ -53,7 +53,7 @@ use crate::{
             Report,
             State,
             Step,
-            HOMES_MAX, //
+            PI_BLOCKS_MAX, //
         },
         superblock::Superblock,
         Block,
@@ -61,7 +61,7 @@ use crate::{
     },
 };
 
-/// What the steps of a growth write.
+/// The memory that the steps of a growth write.
 struct Memory {
     /// A block that is being filled.
     block: KBox<Block>,
@@ -70,7 +70,7 @@ struct Memory {
 
 impl Memory {
     fn new() -> Result<Self> {
-        let order = PageBlock::order_for(usize::from(HOMES_MAX).saturating_mul(BLOCK_BYTES));
+        let order = PageBlock::order_for(usize::from(PI_BLOCKS_MAX).saturating_mul(BLOCK_BYTES));
         Ok(Self {
             block: zeroed()?,
             pages: Arc::new(PageBlock::new(order)?, GFP_KERNEL)?,
@@ -83,14 +83,14 @@ pub(super) struct Growing {
     growth: Growth,
     /// The superblock that the device is used with.
     superblock: KBox<Superblock>,
-    /// Who has the device open, as the mark beside the superblock says.
+    /// The server that has the device open, for the mark beside the superblock.
     holder: Holder,
-    /// While a growth runs.
+    /// The memory of a growth that runs.
     memory: Option<Memory>,
 }
 
 impl Growing {
-    /// None; the device is used with `superblock`.
+    /// Returns the state without a growth, for a device that is used with `superblock`.
     pub(super) const fn new(superblock: KBox<Superblock>, holder: Holder) -> Self {
         Self {
             growth: Growth::new(),
@@ -112,10 +112,10 @@ impl Growing {
 
     /// Writes to memory what a step writes to the device; returns the memory, and its length in
     /// bytes.
-    fn fill(&mut self, core: &Core, step: Step) -> Option<(Arc<PageBlock>, usize, u32)> {
+    fn fill(&mut self, volume: &Volume, step: Step) -> Option<(Arc<PageBlock>, usize, u32)> {
         let Memory { block, pages } = self.memory.as_mut()?;
         for index in 0..step.blocks() {
-            self.growth.fill(step, index, block, core.seal(), &Crc);
+            self.growth.fill(step, index, block, volume.seal(), &Crc);
             if step == Step::Superblock {
                 let (mark, _) = block.get_mut(MARK_OFFSET..)?.split_first_chunk_mut()?;
                 // Another number than all others have, which count up.
@@ -130,59 +130,64 @@ impl Growing {
 }
 
 /// Returns the number of blocks that the device has now.
-fn device_blocks(core: &Core) -> u64 {
-    core.device().capacity_sectors() / u64::from(BLOCK_SECTORS)
+fn device_blocks(volume: &Volume) -> u64 {
+    volume.device().capacity_sectors() / u64::from(BLOCK_SECTORS)
 }
 
 /// Prints the file `grow`.
-pub(super) fn show(core: &Core, page: &mut ShowBuffer<'_>) -> Result {
-    let growing = core.growing().lock();
+pub(super) fn show(volume: &Volume, page: &mut ShowBuffer<'_>) -> Result {
+    let growing = volume.growing().lock();
     let report = Report {
         growth: &growing.growth,
         layout: &growing.superblock.layout,
-        device_blocks: device_blocks(core),
+        device_blocks: device_blocks(volume),
     };
     write!(page, "{report}")
 }
 
-/// Handles a text that was written to the file `grow`.
-pub(super) fn store(core: ArcBorrow<'_, Core>, _: &StoreContext<'_>, written: &str) -> Result {
-    match files::command(&core, "grow", written)? {
-        Command::Start => start(&core.into()),
-        Command::Stop if stop(&core, "") => Ok(()),
+/// Handles `start` or `stop`, written to the file `grow`. Sleeps.
+///
+/// # Errors
+///
+/// `EINVAL` for another word, `ENOENT` for a stop of a growth that does not run, those of a start
+/// that is refused, with a log line, and `ENOMEM`.
+pub(super) fn store(volume: ArcBorrow<'_, Volume>, _: &StoreContext<'_>, written: &str) -> Result {
+    match files::command(&volume, "grow", written)? {
+        Command::Start => start(&volume.into()),
+        Command::Stop if stop(&volume, "") => Ok(()),
         Command::Stop => Err(ENOENT),
     }
 }
 
 /// Begins a growth.
-fn start(core: &Arc<Core>) -> Result {
+fn start(volume: &Arc<Volume>) -> Result {
     let memory = Memory::new()?;
-    let name = core.device().name().unwrap_or_default();
-    let mut growing = core.growing().lock();
+    let name = volume.device().name().unwrap_or_default();
+    let mut growing = volume.growing().lock();
     let Growing {
         growth, superblock, ..
     } = &mut *growing;
     growth
-        .start(superblock, device_blocks(core))
+        .start(superblock, device_blocks(volume))
         .map_err(|refusal| {
             pr_err!("{name}: it does not grow: {}\n", Shown(refusal));
             Error::from(refusal.errno())
         })?;
-    let (before, after) = (core.data_blocks(), growth.layout());
+    let (before, after) = (volume.data_blocks(), growth.layout());
     let after = after.map_or(before, |layout| layout.data_blocks());
     growing.memory = Some(memory);
-    core.set_growing(true);
+    volume.set_growing(true);
     drop(growing);
     pr_info!("{name}: growth started: from {before} to {after} data blocks\n");
-    Core::kick(core);
+    Volume::kick(volume);
     Ok(())
 }
 
 /// Stops a growth, unless its last write is on the way; returns whether one was stopped.
-pub(super) fn stop(core: &Core, why: &str) -> bool {
-    let is_stopped = core.growing().lock().growth.stop();
+pub(super) fn stop(volume: &Volume, why: &str) -> bool {
+    let is_stopped = volume.growing().lock().growth.stop();
     if is_stopped && CHANGES_LIMIT.allow().is_some() {
-        let name = core.device().name().unwrap_or_default();
+        let name = volume.device().name().unwrap_or_default();
         pr_info!("{name}: growth stopped{why}: the device has the size that it had\n");
     }
     is_stopped
@@ -190,27 +195,27 @@ pub(super) fn stop(core: &Core, why: &str) -> bool {
 
 impl Engine {
     /// Starts the next step of a growth, if there is one.
-    pub(super) fn start_growth_step(&mut self, core: &Arc<Core>) -> bool {
-        core.is_growing() && self.take_growth_step(core)
+    pub(super) fn start_growth_step(&mut self, volume: &Arc<Volume>) -> bool {
+        volume.is_growing() && self.take_growth_step(volume)
     }
 
     #[cold]
     #[inline(never)]
-    fn take_growth_step(&mut self, core: &Arc<Core>) -> bool {
-        let mut growing = core.growing().lock();
+    fn take_growth_step(&mut self, volume: &Arc<Volume>) -> bool {
+        let mut growing = volume.growing().lock();
         if self.store.has_failed() && growing.growth.fail() {
-            let name = core.device().name().unwrap_or_default();
+            let name = volume.device().name().unwrap_or_default();
             pr_err!("{name}: growth failed: the device takes no writes until it is opened again\n");
         }
         let Some(step) = growing.growth.next_step() else {
             if growing.growth.state() != State::Running {
-                core.set_growing(false);
+                volume.set_growing(false);
                 growing.memory = None;
             }
             return false;
         };
         let place = growing.growth.place(step);
-        let range = growing.fill(core, step);
+        let range = growing.fill(volume, step);
         drop(growing);
         let event = Event::Grown;
         let fua = match step.is_fua() {
@@ -219,8 +224,8 @@ impl Engine {
         };
         let how = (Op::Write, Flags::META | fua, 0);
         match step {
-            Step::Flush => self.submit_flush(core, event),
-            _ => self.submit_range(core, event, how, Sector::of(place), range),
+            Step::Flush => self.submit_flush(volume, event),
+            _ => self.submit_range(volume, event, how, Sector::of(place), range),
         }
         true
     }
@@ -228,18 +233,18 @@ impl Engine {
     /// The step was taken, or has failed; `was_begun`: the device has got it.
     #[cold]
     #[inline(never)]
-    pub(super) fn growth_step_ended(&mut self, core: &Core, result: Result, was_begun: bool) {
-        let name = core.device().name().unwrap_or_default();
-        let mut growing = core.growing().lock();
+    pub(super) fn growth_step_ended(&mut self, volume: &Volume, result: Result, was_begun: bool) {
+        let name = volume.device().name().unwrap_or_default();
+        let mut growing = volume.growing().lock();
         let step = growing.growth.step();
         let grown = growing.growth.ended(result.is_ok());
         if let Some(superblock) = grown {
             let before = self.layout.data_blocks();
             self.layout = superblock.layout;
-            core.set_data_blocks(&self.layout);
+            volume.set_data_blocks(&self.layout);
             self.store.grown(self.layout.device_blocks());
             *growing.superblock = superblock;
-            let after = core.data_blocks();
+            let after = volume.data_blocks();
             pr_info!("{name}: grown from {before} to {after} data blocks\n");
         }
         if let (Err(error), Some(step)) = (result, step) {

@@ -14,7 +14,7 @@ use kernel_ext::{
 use rtrs_server::Operation;
 
 use super::{
-    port::Port,
+    client_queue::ClientQueue,
     BLOCK_SECTORS,
     BLOCK_SIZE, //
 };
@@ -46,7 +46,7 @@ enum Flush {
 /// A request of a client.
 pub(super) struct Job {
     operation: Operation,
-    port: Arc<Port>,
+    client_queue: Arc<ClientQueue>,
     /// The memory of the data.
     pages: Option<Arc<PageBlock>>,
     request: IoRequest,
@@ -66,7 +66,7 @@ pub(super) struct Job {
 pub(super) struct Piece {
     /// The place of the request.
     pub(super) job: usize,
-    /// What is done.
+    /// The operation.
     pub(super) kind: Kind,
     /// The first block, counted in the request.
     pub(super) offset: u32,
@@ -76,13 +76,17 @@ pub(super) struct Piece {
 
 impl Job {
     /// Begins a request; answers it if that is not possible.
-    pub(super) fn new(operation: Operation, port: Arc<Port>, data_blocks: u64) -> Option<Self> {
-        match Self::check(&operation, &port, data_blocks) {
+    pub(super) fn new(
+        operation: Operation,
+        client_queue: Arc<ClientQueue>,
+        data_blocks: u64,
+    ) -> Option<Self> {
+        match Self::check(&operation, &client_queue, data_blocks) {
             Ok((request, first, blocks)) => {
-                Some(Self::begin(operation, port, request, first, blocks))
+                Some(Self::begin(operation, client_queue, request, first, blocks))
             }
             Err(error) => {
-                port.answer(operation, Err(error));
+                client_queue.answer(operation, Err(error));
                 None
             }
         }
@@ -90,10 +94,10 @@ impl Job {
 
     fn check(
         operation: &Operation,
-        port: &Port,
+        client_queue: &ClientQueue,
         data_blocks: u64,
     ) -> Result<(IoRequest, u64, u32)> {
-        let request = port.parse(operation)?;
+        let request = client_queue.parse(operation)?;
         match request.rw.op {
             Op::SecureErase => return Err(errno::EOPNOTSUPP),
             // It has no position.
@@ -116,7 +120,7 @@ impl Job {
 
     fn begin(
         mut operation: Operation,
-        port: Arc<Port>,
+        client_queue: Arc<ClientQueue>,
         request: IoRequest,
         first: u64,
         blocks: u32,
@@ -130,7 +134,7 @@ impl Job {
         let is_flush = rw.op == Op::Flush || rw.preflush;
         Self {
             operation,
-            port,
+            client_queue,
             pages,
             request,
             first,
@@ -223,8 +227,8 @@ impl Job {
     }
 
     /// Returns the mapping that it came from.
-    pub(super) fn port(&self) -> &Port {
-        &self.port
+    pub(super) fn client_queue(&self) -> &ClientQueue {
+        &self.client_queue
     }
 
     /// Returns the memory of the data.
@@ -246,21 +250,21 @@ impl Job {
     pub(super) fn answer(self) {
         let Self {
             operation,
-            port,
+            client_queue,
             pages,
             request,
             first,
             error,
             ..
         } = self;
-        let result = match (error, request.rw.op, port.protection(), &pages) {
+        let result = match (error, request.rw.op, client_queue.protection(), &pages) {
             (Some(error), ..) => Err(error),
-            (None, Op::Read, Some(protection), Some(pages)) if !port.has_own_tuples() => {
+            (None, Op::Read, Some(protection), Some(pages)) if !client_queue.has_own_tuples() => {
                 protection.make(pages, first, request.size)
             }
             _ => Ok(()),
         };
         drop(pages);
-        port.answer(operation, result);
+        client_queue.answer(operation, result);
     }
 }

@@ -2,7 +2,10 @@
 
 //! Permission to use a device, which its mark of use gives for some seconds.
 
-use block_ext::bdev::BlockDevice;
+use block_ext::{
+    bdev::BlockDevice,
+    blocking::Permission, //
+};
 use kernel::{
     prelude::*,
     time::{
@@ -33,7 +36,7 @@ const WAIT_MS: i64 = 50;
 /// Permission to use a device.
 pub(super) struct Lease {
     begun: Instant<BootTime>,
-    /// On the clock of [`now_ms`](Self::now_ms).
+    /// The end of the permission, on the clock of [`now_ms`](Self::now_ms).
     end_ms: AtomicU64,
     /// A [`Trouble`]; written by the keeper of the mark.
     trouble: AtomicU32,
@@ -42,7 +45,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// None yet.
+    /// Returns a lease without permission.
     pub(super) fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -57,7 +60,7 @@ impl Lease {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(0)
     }
 
-    /// It lasts until then.
+    /// Extends the permission to `end_ms`, on the clock of [`now_ms`](Self::now_ms).
     pub(super) fn lasts(&self, end_ms: u64) {
         self.end_ms.store(end_ms, Release);
     }
@@ -83,7 +86,7 @@ impl Lease {
         }
     }
 
-    /// Another server has taken the device.
+    /// Ends the permission for good: another server has taken the device.
     pub(super) fn lose(&self) {
         self.trouble.store(Trouble::Lost.into_raw(), Release);
     }
@@ -103,12 +106,19 @@ impl Lease {
         Use::at(self.now_ms(), self.end_ms.load(Relaxed), trouble)
     }
 
+    /// Waits before the next look at it. Sleeps.
+    pub(super) fn pause() {
+        fsleep(Delta::from_millis(WAIT_MS));
+    }
+}
+
+impl Permission for Lease {
     /// Waits until the device may be used. Sleeps.
     ///
     /// # Errors
     ///
     /// `EBUSY` if another server has taken it; `EIO` if it answers with errors.
-    pub(super) fn wait(&self) -> Result {
+    fn wait(&self) -> Result {
         loop {
             match self.state() {
                 Use::Permitted => return Ok(()),
@@ -119,8 +129,7 @@ impl Lease {
         }
     }
 
-    /// Waits before the next look at it. Sleeps.
-    pub(super) fn pause() {
-        fsleep(Delta::from_millis(WAIT_MS));
+    fn is_given(&self) -> bool {
+        self.state() == Use::Permitted
     }
 }

@@ -29,11 +29,11 @@ static ZEROES: Block = [0; BLOCK_BYTES];
 
 /// PI blocks, and the tuples of writes.
 pub(super) struct Pages {
-    homes: KVec<KBox<Block>>,
-    /// For each slot what the device reads and writes.
+    pi_blocks: KVec<KBox<Block>>,
+    /// The page of each slot that the device reads and writes.
     images: KVec<Arc<PageBlock>>,
     tuples: KVec<KVec<Tuple>>,
-    /// For a slot that does not exist, which no caller uses.
+    /// A block for a slot that does not exist, which no caller uses.
     spare: KBox<Block>,
 }
 
@@ -45,10 +45,10 @@ pub(super) fn zeroed() -> Result<KBox<Block>> {
 impl Pages {
     /// Allocates all memory.
     pub(super) fn new() -> Result<Self> {
-        let mut homes = KVec::with_capacity(SLOTS, GFP_KERNEL)?;
+        let mut pi_blocks = KVec::with_capacity(SLOTS, GFP_KERNEL)?;
         let mut images = KVec::with_capacity(SLOTS, GFP_KERNEL)?;
         for _ in 0..SLOTS {
-            homes.push(zeroed()?, GFP_KERNEL)?;
+            pi_blocks.push(zeroed()?, GFP_KERNEL)?;
             images.push(Arc::new(PageBlock::new(0)?, GFP_KERNEL)?, GFP_KERNEL)?;
         }
         let mut tuples = KVec::with_capacity(REQUESTS, GFP_KERNEL)?;
@@ -57,7 +57,7 @@ impl Pages {
             tuples.push(of_request, GFP_KERNEL)?;
         }
         Ok(Self {
-            homes,
+            pi_blocks,
             images,
             tuples,
             spare: zeroed()?,
@@ -69,18 +69,27 @@ impl Pages {
         self.images.get(slot)
     }
 
-    /// The device has read the PI block of a slot.
+    /// Copies the PI block of a slot from the page into which the device has read it. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such slot.
     pub(super) fn load(&mut self, slot: usize) -> Result {
         let image = self.images.get(slot).ok_or(EINVAL)?;
-        let home = self.homes.get_mut(slot).ok_or(EINVAL)?;
-        image.copy_out(0, &mut home[..])
+        let pi_block = self.pi_blocks.get_mut(slot).ok_or(EINVAL)?;
+        image.copy_out(0, &mut pi_block[..])
     }
 
-    /// The device is going to write these bytes of the PI block of a slot: it gets a copy.
+    /// Copies these bytes of the PI block of a slot to the page that the device is about to write.
+    /// Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there is no such slot, or the bytes are not in the block.
     pub(super) fn save(&self, slot: usize, bytes: Range<usize>) -> Result<Arc<PageBlock>> {
         let image = self.images.get(slot).ok_or(EINVAL)?;
         let start = bytes.start;
-        image.copy_in(start, self.home(slot).get(bytes).ok_or(EINVAL)?)?;
+        image.copy_in(start, self.pi_block(slot).get(bytes).ok_or(EINVAL)?)?;
         Ok(image.clone())
     }
 
@@ -94,13 +103,15 @@ impl Pages {
 }
 
 impl Memory for Pages {
-    fn home(&self, slot: usize) -> &Block {
-        self.homes.get(slot).map_or(&ZEROES, |home| home)
+    fn pi_block(&self, slot: usize) -> &Block {
+        self.pi_blocks
+            .get(slot)
+            .map_or(&ZEROES, |pi_block| pi_block)
     }
 
-    fn home_mut(&mut self, slot: usize) -> &mut Block {
-        match self.homes.get_mut(slot) {
-            Some(home) => home,
+    fn pi_block_mut(&mut self, slot: usize) -> &mut Block {
+        match self.pi_blocks.get_mut(slot) {
+            Some(pi_block) => pi_block,
             None => &mut self.spare,
         }
     }

@@ -2,8 +2,8 @@
 
 //! The scrub of a device in use: `ctl/devices/D/sidecar/scrub`.
 //!
-//! A [`Patrol`] decides what is read and keeps what was found; the work item of the device reads it
-//! among the requests of clients, one piece at a time, with the priority of idle IO.
+//! An [`OnlineScrub`] decides what is read and keeps what was found; the work item of the device
+//! reads it among the requests of clients, one piece at a time, with the priority of idle IO.
 
 use block_ext::{
     Flags,
@@ -32,16 +32,16 @@ use super::{
     },
     files,
     sector::Sector,
-    shared::Core,
+    volume::Volume,
     BLOCK_SIZE, //
 };
 use crate::{
-    server::session::LOG_LIMIT,
+    server::log_limit::LOG_LIMIT,
     shown::Shown,
     sidecar::{
         command::Command,
-        patrol::{
-            Patrol,
+        online_scrub::{
+            OnlineScrub,
             State,
             PIECE_BLOCKS_MAX, //
         },
@@ -58,10 +58,10 @@ use crate::{
 /// `IOPRIO_CLASS_IDLE` of `include/uapi/linux/ioprio.h`, in its place.
 const IDLE: u16 = 3 << 13;
 
-/// What a scrub needs beside the device.
+/// The state of the scrub of a volume.
 pub(super) struct Scrub {
-    patrol: Patrol,
-    /// What a piece is read into, while a scrub runs.
+    online: OnlineScrub,
+    /// The memory into which a piece is read, while a scrub runs.
     memory: Option<Arc<PageBlock>>,
 }
 
@@ -69,24 +69,29 @@ impl Scrub {
     /// No scrub.
     pub(super) const fn new() -> Self {
         Self {
-            patrol: Patrol::new(),
+            online: OnlineScrub::new(),
             memory: None,
         }
     }
 }
 
 /// Prints the file `scrub`.
-pub(super) fn show(core: &Core, page: &mut ShowBuffer<'_>) -> Result {
-    let patrol = core.scrub().lock().patrol;
-    write!(page, "{patrol}")
+pub(super) fn show(volume: &Volume, page: &mut ShowBuffer<'_>) -> Result {
+    let scrub = volume.scrub().lock().online;
+    write!(page, "{scrub}")
 }
 
-/// Handles a text that was written to the file `scrub`.
-pub(super) fn store(core: ArcBorrow<'_, Core>, _: &StoreContext<'_>, written: &str) -> Result {
-    match files::command(&core, "scrub", written)? {
-        Command::Start => start(&core.into()),
-        Command::Stop if core.scrub().lock().patrol.stop() => {
-            let name = core.device().name().unwrap_or_default();
+/// Handles `start` or `stop`, written to the file `scrub`. Sleeps.
+///
+/// # Errors
+///
+/// `EINVAL` for another word, `ENOENT` for a stop of a scrub that does not run, `EBUSY` for a start
+/// while one runs, and `ENOMEM`.
+pub(super) fn store(volume: ArcBorrow<'_, Volume>, _: &StoreContext<'_>, written: &str) -> Result {
+    match files::command(&volume, "scrub", written)? {
+        Command::Start => start(&volume.into()),
+        Command::Stop if volume.scrub().lock().online.stop() => {
+            let name = volume.device().name().unwrap_or_default();
             pr_info!("{name}: scrub stopped\n");
             Ok(())
         }
@@ -95,19 +100,19 @@ pub(super) fn store(core: ArcBorrow<'_, Core>, _: &StoreContext<'_>, written: &s
 }
 
 /// Begins a scrub.
-fn start(core: &Arc<Core>) -> Result {
+fn start(volume: &Arc<Volume>) -> Result {
     let order = PageBlock::order_for(usize::from(PIECE_BLOCKS_MAX).saturating_mul(BLOCK_BYTES));
     let memory = Arc::new(PageBlock::new(order)?, GFP_KERNEL)?;
-    let name = core.device().name().unwrap_or_default();
-    let mut scrub = core.scrub().lock();
-    if !scrub.patrol.start(core.data_blocks()) {
+    let name = volume.device().name().unwrap_or_default();
+    let mut scrub = volume.scrub().lock();
+    if !scrub.online.start(volume.data_blocks()) {
         return Err(EBUSY);
     }
     scrub.memory = Some(memory);
-    core.set_scrubbing(true);
+    volume.set_scrubbing(true);
     drop(scrub);
-    pr_info!("{name}: scrub started: {} blocks\n", core.data_blocks());
-    Core::kick(core);
+    pr_info!("{name}: scrub started: {} blocks\n", volume.data_blocks());
+    Volume::kick(volume);
     Ok(())
 }
 
@@ -118,29 +123,29 @@ impl Engine {
     }
 
     /// Starts the next piece of a scrub if there is one, and room for it.
-    pub(super) fn start_scrub_piece(&mut self, core: &Arc<Core>) -> bool {
-        if self.scrub.is_some() || !core.is_scrubbing() {
+    pub(super) fn start_scrub_piece(&mut self, volume: &Arc<Volume>) -> bool {
+        if self.scrub.is_some() || !volume.is_scrubbing() {
             return false;
         }
-        let mut scrub = core.scrub().lock();
-        let Some(piece) = scrub.patrol.next_piece(&self.layout) else {
-            core.set_scrubbing(false);
+        let mut scrub = volume.scrub().lock();
+        let Some(piece) = scrub.online.next_piece(&self.layout) else {
+            volume.set_scrubbing(false);
             scrub.memory = None;
             return false;
         };
-        let blocks = core.data_blocks();
+        let blocks = volume.data_blocks();
         let request = Request::new(Kind::Read, piece.first, piece.blocks, blocks);
         self.scrub = request.and_then(|request| self.store.submit(request));
         if self.scrub.is_none() {
-            scrub.patrol.withdraw();
+            scrub.online.withdraw();
         }
         self.scrub.is_some()
     }
 
     /// Reads the piece, which the store permits now.
-    pub(super) fn read_scrub_piece(&mut self, core: &Arc<Core>, ticket: Ticket) {
-        let scrub = core.scrub().lock();
-        let piece = scrub.patrol.reading();
+    pub(super) fn read_scrub_piece(&mut self, volume: &Arc<Volume>, ticket: Ticket) {
+        let scrub = volume.scrub().lock();
+        let piece = scrub.online.reading();
         let at = piece.and_then(|piece| self.layout.data(piece.first));
         let blocks = piece.map_or(0, |piece| u32::from(piece.blocks));
         let len = blocks.saturating_mul(BLOCK_SIZE);
@@ -153,14 +158,14 @@ impl Engine {
         drop(scrub);
         let event = Event::Data(ticket);
         let at = Sector::of(at.map(|(at, _)| at));
-        self.submit_range(core, event, (Op::Read, Flags::NONE, IDLE), at, range);
+        self.submit_range(volume, event, (Op::Read, Flags::NONE, IDLE), at, range);
     }
 
     /// The piece was read, or could not be: checks it.
-    pub(super) fn scrub_piece_read(&mut self, core: &Core, ticket: Ticket, result: Result) {
-        let mut scrub = core.scrub().lock();
+    pub(super) fn scrub_piece_read(&mut self, volume: &Volume, ticket: Ticket, result: Result) {
+        let mut scrub = volume.scrub().lock();
         let memory = scrub.memory.clone();
-        let piece = scrub.patrol.reading();
+        let piece = scrub.online.reading();
         if let (Ok(()), Some(piece), Some(memory)) = (result, piece, &memory) {
             for index in 0..piece.blocks {
                 let at = usize::from(index).saturating_mul(BLOCK_BYTES);
@@ -170,47 +175,47 @@ impl Engine {
                         .check(ticket, index, crc.unwrap_or_default(), &self.pages);
                 // What is at the place of a block without data need not have been read.
                 let is_empty = crc.is_ok_and(|crc| crc == self.zeroes);
-                scrub.patrol.checked(verdict, is_empty);
+                scrub.online.checked(verdict, is_empty);
                 if !verdict.is_readable() {
                     let block = piece.first.saturating_add(index.into());
-                    complain(core, block, Some(verdict));
+                    complain(volume, block, Some(verdict));
                 }
             }
         }
-        end_piece(core, &mut scrub.patrol, result.is_ok());
+        end_piece(volume, &mut scrub.online, result.is_ok());
         drop(scrub);
         self.store
             .data_done(ticket, result.is_ok(), &mut self.pages);
     }
 
     /// The request of the piece has ended.
-    pub(super) fn scrub_piece_ended(&mut self, core: &Core) {
+    pub(super) fn scrub_piece_ended(&mut self, volume: &Volume) {
         self.scrub = None;
-        let mut scrub = core.scrub().lock();
+        let mut scrub = volume.scrub().lock();
         // Where its tuples cannot be read, the store has not had it read.
-        if scrub.patrol.reading().is_some() {
-            end_piece(core, &mut scrub.patrol, false);
+        if scrub.online.reading().is_some() {
+            end_piece(volume, &mut scrub.online, false);
         }
     }
 }
 
 /// Takes note that a piece has ended, and logs what is known then.
-fn end_piece(core: &Core, patrol: &mut Patrol, was_read: bool) {
-    if let Some(block) = patrol.ended(was_read) {
-        complain(core, block, None);
+fn end_piece(volume: &Volume, scrub: &mut OnlineScrub, was_read: bool) {
+    if let Some(block) = scrub.ended(was_read) {
+        complain(volume, block, None);
     }
-    if patrol.state() == State::Finished {
-        tell(core, patrol);
+    if scrub.state() == State::Finished {
+        tell(volume, scrub);
     }
 }
 
 /// Logs a block that is not readable.
 #[cold]
-fn complain(core: &Core, block: u64, verdict: Option<Verdict>) {
+fn complain(volume: &Volume, block: u64, verdict: Option<Verdict>) {
     if LOG_LIMIT.allow().is_none() {
         return;
     }
-    let name = core.device().name().unwrap_or_default();
+    let name = volume.device().name().unwrap_or_default();
     match verdict {
         Some(verdict) => pr_err!("{name}: scrub: data block {block}: {}\n", Shown(verdict)),
         None => pr_err!("{name}: scrub: data block {block}: it cannot be read\n"),
@@ -218,9 +223,9 @@ fn complain(core: &Core, block: u64, verdict: Option<Verdict>) {
 }
 
 /// Logs what a scrub has found.
-fn tell(core: &Core, patrol: &Patrol) {
-    let name = core.device().name().unwrap_or_default();
-    let found = patrol.found();
+fn tell(volume: &Volume, scrub: &OnlineScrub) {
+    let name = volume.device().name().unwrap_or_default();
+    let found = scrub.found();
     pr_info!(
         "{name}: scrub finished: {} good, {} never written, {} bad\n",
         found.good,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where an IO of a device with a sidecar begins.
+//! The sector at which an IO of a device with a sidecar begins.
 
 use super::BLOCK_SECTORS;
 

@@ -20,9 +20,9 @@ use super::{
     },
     lease::Lease,
     sector::Sector,
-    shared::{
-        Core,
+    volume::{
         StoreIo, //
+        Volume,
     },
     Crc,
     BLOCK_SIZE, //
@@ -45,23 +45,23 @@ impl Engine {
     /// Returns whether an IO may be begun whose bio is there; one that may not is refused, and the
     /// caller drops it. The memory of the bio may have taken longer than the lease, and another
     /// server may have the device. Sleeps.
-    pub(super) fn may_begin(core: &Core, bio: &Bio<StoreIo>) -> bool {
+    pub(super) fn may_begin(volume: &Volume, bio: &Bio<StoreIo>) -> bool {
         loop {
-            match core.lease().state().begin() {
+            match volume.lease().state().begin() {
                 Begin::Now => return true,
                 Begin::Refuse => {
                     bio.data().refuse();
                     return false;
                 }
                 Begin::Wait => {
-                    core.lease().tell_wait(core.device());
+                    volume.lease().tell_wait(volume.device());
                     Lease::pause();
                 }
             }
         }
     }
 
-    pub(super) fn write_record(&mut self, core: &Arc<Core>, head: Head, fua: bool) {
+    pub(super) fn write_record(&mut self, volume: &Arc<Volume>, head: Head, fua: bool) {
         let record = self.store.fill(head, &self.pages, &mut self.record, &Crc);
         let copied = self.record_image.copy_in(0, record);
         let image = copied.is_ok().then(|| self.record_image.clone());
@@ -69,13 +69,13 @@ impl Engine {
         let range = image.map(|image| (image, 0, record.len() as u32));
         let at = Sector::of(Some(self.layout.record(head.sequence)));
         let flags = Flags::META | Flags::SYNC | durable(fua);
-        self.submit_range(core, Event::Record, (Op::Write, flags, 0), at, range);
+        self.submit_range(volume, Event::Record, (Op::Write, flags, 0), at, range);
     }
 
-    /// Writes a part of the PI block in a slot home.
-    pub(super) fn write_home(
+    /// Writes a part of the PI block in a slot back.
+    pub(super) fn write_back(
         &mut self,
-        core: &Arc<Core>,
+        volume: &Arc<Volume>,
         slot: usize,
         (group, part): (u64, Part),
         fua: bool,
@@ -85,25 +85,25 @@ impl Engine {
         let (offset, len) = (bytes.start, bytes.len() as u32);
         let image = self.pages.save(slot, bytes).ok();
         let range = image.map(|image| (image, offset, len));
-        let home = Sector::of(self.layout.home(group));
-        let at = home.and_then(|home| home.after(part.first_sector()));
-        let event = Event::HomeWritten(slot);
+        let pi_block = Sector::of(self.layout.pi_block(group));
+        let at = pi_block.and_then(|pi_block| pi_block.after(part.first_sector()));
+        let event = Event::WrittenBack(slot);
         let flags = Flags::META | durable(fua);
-        self.submit_range(core, event, (Op::Write, flags, 0), at, range);
+        self.submit_range(volume, event, (Op::Write, flags, 0), at, range);
     }
 
     /// Flushes the device's cache for requests and journal.
-    pub(super) fn flush(&mut self, core: &Arc<Core>) {
-        self.submit_flush(core, Event::Flushed);
+    pub(super) fn flush(&mut self, volume: &Arc<Volume>) {
+        self.submit_flush(volume, Event::Flushed);
     }
 
     /// Flushes the device's cache.
-    pub(super) fn submit_flush(&mut self, core: &Arc<Core>, event: Event) {
+    pub(super) fn submit_flush(&mut self, volume: &Arc<Volume>, event: Event) {
         self.in_flight = self.in_flight.saturating_add(1);
-        let io = StoreIo::new(core.clone(), event);
+        let io = StoreIo::new(volume.clone(), event);
         let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
         // It has no data.
-        if bio.set_len_bytes(0).is_ok() && Self::may_begin(core, &bio) {
+        if bio.set_len_bytes(0).is_ok() && Self::may_begin(volume, &bio) {
             bio.submit();
         }
     }
@@ -111,14 +111,14 @@ impl Engine {
     /// Submits the IO of one block of the sidecar; without a place or memory it fails.
     pub(super) fn submit(
         &mut self,
-        core: &Arc<Core>,
+        volume: &Arc<Volume>,
         event: Event,
         (op, flags): (Op, Flags),
         block: Option<u64>,
         page: Option<Arc<PageBlock>>,
     ) {
         self.submit_range(
-            core,
+            volume,
             event,
             (op, flags, 0),
             Sector::of(block),
@@ -129,19 +129,19 @@ impl Engine {
     /// Submits an IO of a range of memory from a sector of the device on.
     pub(super) fn submit_range(
         &mut self,
-        core: &Arc<Core>,
+        volume: &Arc<Volume>,
         event: Event,
         (op, flags, prio): (Op, Flags, u16),
         sector: Option<Sector>,
         range: Option<(Arc<PageBlock>, usize, u32)>,
     ) {
         self.in_flight = self.in_flight.saturating_add(1);
-        let io = StoreIo::new(core.clone(), event);
+        let io = StoreIo::new(volume.clone(), event);
         let mut bio = Bio::new(io, op, flags, sector.map_or(u64::MAX, Sector::number));
         // A priority that does not exist is ignored.
         let _ = bio.set_ioprio(prio);
         let added = match (sector, range) {
-            _ if !Self::may_begin(core, &bio) => Err(EIO),
+            _ if !Self::may_begin(volume, &bio) => Err(EIO),
             (Some(_), Some((pages, offset, len))) => bio.add_pages(pages, offset, len),
             _ => Err(EIO),
         };

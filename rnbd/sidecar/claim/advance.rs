@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a server does about its mark when it opens a device, while it has it open, and when it
+//! The work of a server on its mark when it opens a device, while it has it open, and when it
 //! closes it: one [`Errand`] each.
 //!
 //! The caller does what [`Advance::next`] wants, and says how that has ended. A [`Claim`] decides
@@ -26,23 +26,23 @@ pub const STEPS_MAX: u32 = 16;
 /// The least time between two renewals, in milliseconds.
 pub const SOON_MS: u32 = 100;
 
-/// What a server is about.
+/// The action of a server for which the mark is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errand {
-    /// It opens the device.
+    /// The server opens the device.
     Take,
-    /// It has the device open, and the mark is due.
+    /// The server has the device open, and the mark is due.
     Renew,
-    /// It closes the device, of which nothing is in use any more.
+    /// The server closes the device, of which nothing is in use any more.
     Release,
 }
 
-/// What is in block 0 beside the mark.
+/// The content of block 0 beside the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
     /// The sidecar that the server has open, or any one if it has none open yet.
     Same,
-    /// Another sidecar: the device was formatted.
+    /// The superblock of another sidecar: the device was formatted.
     Another,
     /// No sidecar that can be used.
     Nothing,
@@ -66,7 +66,7 @@ impl Beside {
     }
 }
 
-/// What is to be done next.
+/// The next step of an errand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Read the sector of the mark: [`Advance::read`].
@@ -74,7 +74,7 @@ pub enum Next {
     /// Write a mark that was never written before, with FUA if it is to be `durable`:
     /// [`Advance::written`].
     Write {
-        /// It has to be durable when the write ends.
+        /// The mark must be durable when the write ends.
         durable: bool,
     },
     /// Remove the mark, durably: [`Advance::written`].
@@ -86,18 +86,18 @@ pub enum Next {
         /// The mark of another server is waited for, which is to be told.
         is_watching: bool,
     },
-    /// Nothing.
+    /// The errand has ended.
     End(End),
 }
 
-/// What has come of an errand.
+/// The result of an errand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The server has the device.
     Held,
-    /// Another one has it, and this one never had.
+    /// Another server has the device, and this one never had.
     Busy,
-    /// Another one has taken it.
+    /// Another server has taken the device.
     Lost,
     /// The device is not that of a sidecar any more.
     NoSidecar,
@@ -109,13 +109,13 @@ pub enum End {
     Left,
 }
 
-/// How far an errand has come.
+/// The progress of an errand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advance {
     errand: Errand,
     steps: u32,
     end: Option<End>,
-    /// Beside the mark that was read last.
+    /// The content of block 0 beside the mark that was read last.
     beside: Beside,
 }
 

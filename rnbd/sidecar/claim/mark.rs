@@ -59,7 +59,7 @@ struct Wire {
 }
 const _: () = assert!(size_of::<Wire>() == MARK_BYTES);
 
-/// Who has a device open.
+/// The server that has a device open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// A random number of this opening of the device.
@@ -129,7 +129,7 @@ pub enum Found {
         /// The number of this mark.
         stamp: u64,
     },
-    /// It is damaged, or of a version that is not known; a sum of what is there.
+    /// A mark that is damaged or of an unknown version, with a checksum of its bytes.
     Unknown(u64),
 }
 
@@ -171,7 +171,7 @@ impl Found {
     }
 }
 
-/// Another user of the device; `None`: its mark is not there, or says nothing.
+/// Another user of the device; `None` if its mark is not there, or names no user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Other(pub Option<Holder>);
 

@@ -3,10 +3,10 @@
 //! Permission to use a device, by the lease that its mark gives and by what it has answered:
 //! whether an IO may be begun.
 
-/// What the keeper of the mark has met.
+/// The trouble that the keeper of the mark has met last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing.
+    /// No trouble.
     None,
     /// The device has answered with an error when the mark was to be read or written last.
     Failing,
@@ -47,14 +47,14 @@ pub enum Use {
     Lost,
 }
 
-/// What becomes of an IO whose memory is there.
+/// The decision about an IO whose memory was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// It is begun.
+    /// The IO is begun.
     Now,
-    /// It waits for the permission.
+    /// The IO waits for the permission.
     Wait,
-    /// It is an error, and the device does not get it.
+    /// The IO fails, and the device does not get it.
     Refuse,
 }
 

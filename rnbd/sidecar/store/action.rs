@@ -13,10 +13,10 @@ use super::super::{
 /// The memory of the caller.
 pub trait Memory {
     /// The PI block in a slot.
-    fn home(&self, slot: usize) -> &Block;
+    fn pi_block(&self, slot: usize) -> &Block;
 
     /// The PI block in a slot, to be changed.
-    fn home_mut(&mut self, slot: usize) -> &mut Block;
+    fn pi_block_mut(&mut self, slot: usize) -> &mut Block;
 
     /// The tuple of a block of a write, sealed; `offset` counts the request's blocks.
     fn tuple(&self, ticket: Ticket, offset: u16) -> Tuple;
@@ -25,8 +25,8 @@ pub trait Memory {
 /// An IO, or an end of a request, that the caller carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Read the PI block of a group into a slot; ends with [`Store::home_read`].
-    ReadHome {
+    /// Read the PI block of a group into a slot; ends with [`Store::pi_block_read`].
+    ReadPiBlock {
         /// The slot.
         slot: usize,
         /// The group.
@@ -43,13 +43,13 @@ pub enum Action {
     Data {
         /// The request.
         ticket: Ticket,
-        /// They have to be durable when the write ends.
+        /// The data must be durable when the write ends.
         fua: bool,
     },
     /// Read the data of a write that has failed; ends with [`Store::settle`].
     ReadBack(Ticket),
-    /// Write a PI block home, from a copy that is made now; ends with [`Store::home_written`].
-    WriteHome {
+    /// Write a PI block back, from a copy that is made now; ends with [`Store::written_back`].
+    WriteBack {
         /// The slot.
         slot: usize,
         /// The group.
@@ -73,11 +73,12 @@ pub enum Action {
 /// Work of a store beside requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rest {
-    /// Only what requests need.
+    /// Work that requests need, and no other.
     #[default]
     None,
-    /// Also a mark behind the newest record.
+    /// A mark is written behind the newest record, too.
     Pause,
-    /// All tuples go home, and the journal is emptied: for a device that rests, or is closed.
+    /// All tuples are written back, and the journal is emptied: for a device that rests, or is
+    /// closed.
     Drain,
 }

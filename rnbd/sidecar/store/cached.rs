@@ -6,7 +6,7 @@ use core::borrow::BorrowMut;
 
 use super::{
     super::{
-        homes::Slot,
+        pi_cache::Slot,
         queue::Queued, //
     },
     Place,
@@ -21,8 +21,8 @@ pub(super) struct Cached {
     next: Option<u64>,
     /// The flush in flight.
     in_flight: Option<u64>,
-    /// Nothing: the first and the last one with a write that has failed. What is there is known of
-    /// their blocks, and may be older data, which are right until their tuples are home.
+    /// No flush: the first and the last one with a write that has failed. What is there is known of
+    /// their blocks, and may be older data, which are right until their tuples are written back.
     failed: Option<(u64, u64)>,
 }
 

@@ -5,7 +5,7 @@
 use core::borrow::BorrowMut;
 
 use super::{
-    super::homes::Slot,
+    super::pi_cache::Slot,
     Place,
     Stage,
     Store, //

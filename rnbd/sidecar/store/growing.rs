@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a growth of the device means for its requests.
+//! The effects of a growth of the device on its requests.
 
 use core::borrow::BorrowMut;
 
 use super::{
     super::{
         growth::Step,
-        homes::Slot, //
+        pi_cache::Slot, //
     },
     Place,
     Store, //

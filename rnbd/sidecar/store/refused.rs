@@ -7,7 +7,7 @@ use core::borrow::BorrowMut;
 
 use super::{
     super::{
-        homes::Slot,
+        pi_cache::Slot,
         queue::{
             Kind,
             Ticket,
@@ -75,15 +75,15 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         self.set_stage(ticket, Stage::Failed);
     }
 
-    /// A PI block was not begun to be written home.
-    pub fn home_refused(&mut self, slot: usize) {
-        self.homes.end_write(slot, false);
+    /// A PI block was not begun to be written back.
+    pub fn write_back_refused(&mut self, slot: usize) {
+        self.cache.end_write(slot, false);
     }
 
     /// The flush was not begun: what it was to cover is for the next one.
     pub fn flush_refused(&mut self) {
         self.flushing = None;
-        self.homes.undo_flush();
+        self.cache.undo_flush();
         self.cached.undo_flush();
         self.end_flushes(false);
     }

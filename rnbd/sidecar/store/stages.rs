@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How far requests have come.
+//! The stages that requests have reached.
 
 use super::super::queue::{
     Ticket,
@@ -13,7 +13,7 @@ pub(super) enum Stage {
     /// Waits for other requests, or for slots.
     Waiting,
     /// Waits for its PI blocks.
-    Homes,
+    Load,
     /// Writes a fresh block: waits for a flush.
     Fresh,
     /// Waits for a record, or a flush.
@@ -28,7 +28,7 @@ pub(super) enum Stage {
     Failed,
     /// Its data are being read back.
     InReadBack,
-    /// It has ended.
+    /// The request has ended; `true` without an error.
     Done(bool),
 }
 
@@ -38,7 +38,7 @@ impl Stage {
     const fn index(self) -> usize {
         match self {
             Self::Waiting => 0,
-            Self::Homes => 1,
+            Self::Load => 1,
             Self::Fresh => 2,
             Self::Ready => 3,
             Self::Started => 4,

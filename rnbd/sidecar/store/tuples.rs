@@ -6,7 +6,7 @@ use core::borrow::BorrowMut;
 
 use super::super::{
     group,
-    homes::Slot,
+    pi_cache::Slot,
     queue::{
         Kind,
         Queued,
@@ -96,7 +96,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
 
     fn tuple(&self, queued: &Queued<State>, memory: &impl Memory, block: u64) -> Option<Tuple> {
         let slot = Self::slot_of(queued, block)?;
-        Some(group::tuple(memory.home(slot), group::place(block).1))
+        Some(group::tuple(memory.pi_block(slot), group::place(block).1))
     }
 
     pub(super) fn new_tuple(
@@ -119,7 +119,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         self.is_volatile
             && (queued.request.first()..queued.request.end()).any(|block| {
                 let slot = Self::slot_of(queued, block);
-                slot.is_some_and(|slot| self.homes.is_fresh(slot, group::place(block).1))
+                slot.is_some_and(|slot| self.cache.is_fresh(slot, group::place(block).1))
             })
     }
 
@@ -140,7 +140,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         let was_unwritten = self.seal.meaning(&old, block) == Meaning::Unwritten;
         if let Some(slot) = Self::slot_of(queued, block) {
             let index = group::place(block).1;
-            self.homes
+            self.cache
                 .set_fresh(slot, index, was_unwritten && is_cached);
         }
     }
@@ -155,8 +155,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         let block = queued.request.first().wrapping_add(offset.into());
         if let Some(slot) = Self::slot_of(queued, block) {
             let index = group::place(block).1;
-            group::set_tuple(memory.home_mut(slot), index, tuple);
-            self.homes.dirty(slot, index, queued.state.sequence);
+            group::set_tuple(memory.pi_block_mut(slot), index, tuple);
+            self.cache.dirty(slot, index, queued.state.sequence);
         }
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The PI blocks in memory: which group is in which slot, and which ones must be written home.
+//! The cache of PI blocks: which group is in which slot, and which ones must be written back.
 //!
 //! The number of slots is fixed. A slot is pinned by the requests that use it, and stays until
-//! its tuples are home.
+//! its tuples are written back.
 //!
 //! A block is *fresh* from its first write until a flush: its data may still be what was there
 //! before, which no tuple describes.
@@ -66,11 +66,11 @@ pub struct Slot {
     group: u64,
     state: State,
     pins: u16,
-    /// The lowest record with a tuple that the last write home did not have.
+    /// The lowest record with a tuple that the last write-back did not have.
     dirty: Option<u64>,
-    /// Where these tuples are.
+    /// The sectors of these tuples.
     changed: Sectors,
-    /// The lowest record with a tuple that the write home in flight has.
+    /// The lowest record with a tuple that the write-back in flight has.
     writing: Option<u64>,
     /// Blocks that are fresh: for the flush in flight, and for the next one.
     fresh_before: Blocks,
@@ -81,11 +81,11 @@ pub struct Slot {
 enum State {
     #[default]
     Free,
-    /// Must be read.
+    /// The PI block must be read.
     Wanted,
     Loading,
     Ready,
-    /// Could not be read; the requests that pin it fail.
+    /// The PI block could not be read; the requests that pin it fail.
     Failed,
 }
 
@@ -94,7 +94,7 @@ impl Slot {
         !self.fresh.is_empty() || !self.fresh_before.is_empty()
     }
 
-    /// Whether it is wanted, not home, and being written.
+    /// Returns whether the slot is wanted, not written back, and being written.
     fn counts(&self) -> (bool, bool, bool) {
         let is_writing = self.writing.is_some();
         let is_dirty = self.dirty.is_some() || is_writing;
@@ -113,11 +113,11 @@ pub enum Load {
     Failed,
 }
 
-/// How many slots are in a state that others ask for often.
+/// The numbers of slots in the states that the store asks for often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Counts {
     wanted: usize,
-    /// Not home.
+    /// Slots that are not written back, or being written.
     dirty: usize,
     writing: usize,
 }
@@ -140,14 +140,14 @@ impl Counts {
 
 /// The slots, in an array or a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Homes<P> {
+pub struct PiCache<P> {
     slots: P,
     counts: Counts,
-    /// Where the search for a free slot begins, so that all are used in turn.
+    /// The slot at which the search for a free one begins, so that all are used in turn.
     hand: usize,
 }
 
-impl<P: BorrowMut<[Slot]>> Homes<P> {
+impl<P: BorrowMut<[Slot]>> PiCache<P> {
     /// No PI block is in memory; all of the slots are free.
     pub const fn new(slots: P) -> Self {
         Self {
@@ -198,11 +198,11 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         at.checked_rem(self.slots()).unwrap_or(0)
     }
 
-    /// A slot for a group that is free, or whose PI block is home and not in use.
+    /// A slot for a group that is free, or whose PI block is written back and not in use.
     fn spare(&self, group: u64, except: Option<usize>) -> Option<usize> {
         let is_spare = |slot: &Slot| {
-            let is_home = slot.dirty.is_none() && slot.writing.is_none();
-            let is_idle = is_home && slot.pins == 0 && !slot.has_fresh();
+            let is_written_back = slot.dirty.is_none() && slot.writing.is_none();
+            let is_idle = is_written_back && slot.pins == 0 && !slot.has_fresh();
             is_idle && matches!(slot.state, State::Free | State::Ready | State::Failed)
         };
         let slots = self.slots.borrow();
@@ -346,7 +346,7 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         }
     }
 
-    /// Returns the slot that should be written home now, which is that of the oldest record, its
+    /// Returns the slot that should be written back now, which is that of the oldest record, its
     /// group, and what of its PI block has changed. The caller copies that before it changes again.
     pub fn start_write(&mut self, unit: Unit) -> Option<(usize, u64, Part)> {
         // An older version of a PI block must not be written last.
@@ -369,7 +369,7 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         Some((at, group, changed.part(unit)))
     }
 
-    /// The write home of a slot has ended.
+    /// The write-back of a slot has ended.
     pub fn end_write(&mut self, at: usize, is_written: bool) {
         self.change(at, |slot| {
             let sequence = slot.writing.take();
@@ -380,18 +380,18 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         });
     }
 
-    /// Returns the lowest record with a tuple that is not home.
+    /// Returns the lowest record with a tuple that is not written back.
     pub fn floor(&self) -> Option<u64> {
         let both = |slot: &Slot| [slot.dirty, slot.writing];
         self.slots.borrow().iter().flat_map(both).flatten().min()
     }
 
-    /// Returns the number of slots that are not home.
+    /// Returns the number of slots that are not written back.
     pub const fn dirty_count(&self) -> usize {
         self.counts.dirty
     }
 
-    /// Returns the number of writes home in flight.
+    /// Returns the number of write-back in flight.
     pub const fn writing_count(&self) -> usize {
         self.counts.writing
     }

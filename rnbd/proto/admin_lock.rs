@@ -1,92 +1,94 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The order of OPEN, CLOSE and surveys of a session: which of them may be in flight together.
+//! The admin lock of a session: which OPEN, CLOSE and path validations may be in flight together.
 //!
 //! The number in an answer to OPEN is valid only as long as the server has not given it up. Two
 //! things may come between the question and the moment at which the client uses the number:
 //!
-//! - A path is connected, perhaps to a server that was restarted since. Its survey does not ask
+//! - A path is connected, perhaps to a server that was restarted since. Its validation does not ask
 //!   for a device that is not open yet, so the path carries requests with a number of the old
-//!   server. Hence a survey and an OPEN exclude each other. An OPEN that is sent after a path was
-//!   connected is answered by the server of that path, or not at all.
+//!   server. Hence a validation and an OPEN exclude each other. An OPEN that is sent after a path
+//!   was connected is answered by the server of that path, or not at all.
 //! - The server executes a CLOSE with that number: of a device that had it before, sent again
-//!   because its answer was lost, or of a survey, which closes what it has opened. Hence a CLOSE
-//!   and an OPEN exclude each other.
+//!   because its answer was lost, or of a validation, which closes what it has opened. Hence a
+//!   CLOSE and an OPEN exclude each other.
 //!
-//! Two surveys exclude each other as well: one would close what the other compares. Several OPEN
-//! may be in flight together, and several CLOSE.
+//! Two validations exclude each other as well: one would close what the other compares. Several
+//! OPEN may be in flight together, and several CLOSE.
 //!
 //! A CLOSE that has ended without an answer, in an outage, may still be on its way. Its number is
 //! in doubt as long as the server may have a lost request, and no device is used with it meanwhile.
 
 pub mod record;
 
-/// What a thread sends.
+/// The messages that a thread sends under the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum LockMode {
     /// OPEN of one device, until its number is in use.
     Open,
     /// CLOSE of one device.
     Close,
-    /// The survey of one path, with the CLOSE of what it has opened.
-    Survey,
+    /// The validation of one path, with the CLOSE of what it has opened.
+    Validate,
 }
 
-/// The turns that are taken.
+/// The holders of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turns {
+pub struct LockState {
     /// The kind of all of them; `None`: there are none.
-    kind: Option<Turn>,
+    mode: Option<LockMode>,
     count: u32,
 }
 
-impl Turns {
-    /// No turn is taken.
+impl LockState {
+    /// The lock is free.
     pub const NONE: Self = Self {
-        kind: None,
+        mode: None,
         count: 0,
     };
 
-    /// Takes a turn; returns `false` if the caller must wait until another one ends.
+    /// Takes the lock; returns `false` if the caller must wait until another thread releases it.
     #[must_use]
-    pub fn take(&mut self, turn: Turn) -> bool {
-        let is_free = match (self.kind, turn) {
+    pub fn lock(&mut self, mode: LockMode) -> bool {
+        let is_free = match (self.mode, mode) {
             (None, _) => true,
-            (Some(Turn::Open), Turn::Open) | (Some(Turn::Close), Turn::Close) => true,
+            (Some(LockMode::Open), LockMode::Open) | (Some(LockMode::Close), LockMode::Close) => {
+                true
+            }
             (Some(_), _) => false,
         };
         if is_free {
-            self.kind = Some(turn);
+            self.mode = Some(mode);
             self.count = self.count.saturating_add(1);
         }
         is_free
     }
 
-    /// Ends a turn; returns whether others may be free now.
-    pub fn end(&mut self) -> bool {
+    /// Releases the lock; returns whether threads that wait may take it now.
+    pub fn unlock(&mut self) -> bool {
         self.count = self.count.saturating_sub(1);
         let is_last = self.count == 0;
         if is_last {
-            self.kind = None;
+            self.mode = None;
         }
         is_last
     }
 }
 
-/// Most numbers that are stored; with more of them all numbers are in doubt.
-const DOUBTS_MAX: usize = 8;
+/// The maximum of numbers that are stored; with more of them all numbers are in doubt.
+const LOST_CLOSES_MAX: usize = 8;
 
 /// The numbers of lost CLOSE messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Doubts {
-    numbers: [Option<u32>; DOUBTS_MAX],
+pub struct LostCloses {
+    numbers: [Option<u32>; LOST_CLOSES_MAX],
     are_more: bool,
 }
 
-impl Doubts {
+impl LostCloses {
     /// No number is in doubt.
     pub const NONE: Self = Self {
-        numbers: [None; DOUBTS_MAX],
+        numbers: [None; LOST_CLOSES_MAX],
         are_more: false,
     };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who carries out a request that finds the device at rest: the thread that brings it, or a worker.
+//! The choice of the thread that carries out a request to an idle device: the one that submits it,
+//! or a worker.
 //!
 //! The thread saves waking a worker, which costs more than a record. The worker starts later, and
 //! so finds the requests that come right behind, which then share a record. So requests that come
@@ -9,11 +10,12 @@
 /// The number of requests that are carried out at once before the worker looks again.
 const UNTIL_LOOK: u32 = 16;
 
-/// What was seen of how requests come; as a number, for an atomic.
+/// The number of requests that are submitted inline before the worker looks again; as a number, for
+/// an atomic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Arrival(u32);
+pub struct InlineSubmit(u32);
 
-impl Arrival {
+impl InlineSubmit {
     /// Restores what [`into_raw`](Self::into_raw) gave.
     pub const fn from_raw(raw: u32) -> Self {
         Self(raw)
@@ -24,8 +26,8 @@ impl Arrival {
         self.0
     }
 
-    /// A request has come to a device at rest. Returns what was seen then, if the thread that has
-    /// brought it shall carry it out; `None` if that is for the worker.
+    /// Decides about a request to an idle device. Returns the new state if the thread that submits
+    /// the request carries it out; `None` if that is for the worker.
     pub const fn at_once(self) -> Option<Self> {
         match self.0.checked_sub(1) {
             Some(left) => Some(Self(left)),
@@ -33,7 +35,8 @@ impl Arrival {
         }
     }
 
-    /// The worker has come to rest, and had at most `together` requests at a time.
+    /// Returns the state after a run of the worker, which had at most `together` requests at a
+    /// time.
     #[must_use]
     pub const fn after_worker(self, together: u32) -> Self {
         match together {

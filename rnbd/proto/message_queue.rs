@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which messages of a client wait for each other on the server, and for how many devices at a
-//! time others do not.
+//! The message queues of a server: which messages of a client wait for each other, and the limits
+//! on the number of queues.
 //!
-//! The messages about one device name have a lane, and a lane a thread of the server, which a
-//! device that does not answer holds. So a client gets a few of them, and all clients together
-//! fewer than the server has threads: the messages of a session for which there is no lane are
+//! The messages about one device name have a queue, and a queue has a thread of the server, which
+//! a device that does not answer blocks. So a client gets a few of them, and all clients together
+//! fewer than the server has threads: the messages of a session for which there is no queue are
 //! answered one at a time, and wait for each other only.
 
-/// The number of lanes of a session.
+/// The maximum number of queues of a session.
 pub const OF_SESSION_MAX: usize = 16;
 
-/// The number of lanes of all sessions. The work queue runs 1024 items at a time
+/// The maximum number of queues of all sessions. The work queue runs 1024 items at a time
 /// (`WQ_DFL_ACTIVE`), and each session needs one more.
 const OF_SERVER_MAX: u32 = 256;
 
-/// Returns whether a session may take one more lane, while all sessions have `in_use`.
+/// Returns whether a session may take one more queue while all sessions together have `in_use`.
 pub const fn is_free(in_use: u32) -> bool {
     in_use < OF_SERVER_MAX
 }
 
-/// What a message of a lane does.
+/// The action of a message in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Opens the device.
@@ -30,7 +30,7 @@ pub enum Step {
 }
 
 /// Returns whether a message whose client is gone is not carried out if it waits behind `earlier`
-/// ones: an OPEN that no one uses, or a CLOSE of what is closed then. So what a lane keeps of
+/// ones: an OPEN that no one uses, or a CLOSE of what is closed then. So what a queue keeps of
 /// clients that come and go, while its device does not answer, is limited.
 pub fn is_stale(step: Step, mut earlier: impl Iterator<Item = Step>) -> bool {
     match step {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The lanes of a session: its messages about one device wait for each other, and not for those
-//! about another one.
+//! The message queues of a session: its messages about one device wait for each other, and not for
+//! those about another one.
 //!
 //! OPEN reads from the device, and CLOSE waits for its requests: a device that does not answer
-//! holds either. A lane has the messages about one device name while there are any, in the order of
-//! arrival. There are a few of them for a session and for all of them
-//! ([`lanes`](crate::proto::lanes)); with more devices at a time the messages are answered by the
-//! session's own work item, as those that are about no device: what follows waits for them, and so
-//! does the end of the path and of the session.
+//! blocks either. A queue has the messages about one device name while there are any, in the order
+//! of arrival. A session has a limited number of them, and so have all sessions together
+//! ([`message_queue`](crate::proto::message_queue)); with more devices at a time the session's own
+//! work item answers the messages, as it does those about no device: what follows waits for them,
+//! and so does the end of the path and of the session.
 //!
-//! A lane has copies of its messages. So neither a path nor the session waits for a device when it
+//! A queue has copies of its messages. So neither a path nor the session waits for a device when it
 //! ends: the operation that would bring the answer is dropped, and what an OPEN has opened after
-//! the end of its session is closed again. Until then the lane is one of [`LeftLanes`].
+//! the end of its session is closed again. Until then the queue is one of [`LeftQueues`].
 
 use kernel::{
     prelude::*,
@@ -50,17 +50,17 @@ use super::{
     session::Session, //
 };
 use crate::proto::{
-    lanes::{
-        self,
-        Step, //
-    },
     message::{
         Direction,
         Message, //
     }, //
+    message_queue::{
+        self,
+        Step, //
+    },
 };
 
-/// The time after which who waits for a lane looks again.
+/// The time after which a thread that waits for a queue looks again.
 const LOOK_MS: u32 = 20;
 
 /// A copy of a message.
@@ -90,82 +90,82 @@ struct Waiting {
     operation: Option<Operation>,
 }
 
-/// A message that no lane has got.
+/// The reason for which a message was not queued.
 pub(super) enum NotQueued {
-    /// No lane has messages about its device: it waits for none of them.
-    NoLane(Operation),
-    /// A lane has, and there is no memory to wait there: it would overtake them.
+    /// No queue has messages about its device, so it need not wait for one.
+    NoQueue(Operation),
+    /// A queue has some, and there is no memory to wait there: the message would overtake them.
     NoMemory(Operation),
 }
 
 /// The messages about one device.
 #[pin_data]
-pub(super) struct Lane {
+pub(super) struct MessageQueue {
     session: Arc<Session>,
     #[pin]
-    work: Work<Lane>,
+    work: Work<MessageQueue>,
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Lane { self.work }
+    impl HasWork<Self> for MessageQueue { self.work }
 }
 
-impl WorkItem for Lane {
-    type Pointer = Arc<Lane>;
+impl WorkItem for MessageQueue {
+    type Pointer = Arc<MessageQueue>;
 
-    fn run(lane: Arc<Lane>) {
-        let session = &lane.session;
-        while let Some(message) = session.lanes().first(&lane) {
+    fn run(queue: Arc<MessageQueue>) {
+        let session = &queue.session;
+        while let Some(message) = session.message_queues().first(&queue) {
             let Copied { user, .. } = &*message;
             let answer = session.carry_out(user, message.data_len, message.direction);
-            // The lock of the lanes is not held while it is answered.
-            if let Some(operation) = session.lanes().take_first(&lane) {
+            // The lock of the queues is not held while it is answered.
+            if let Some(operation) = session.message_queues().take_first(&queue) {
                 reply(operation, answer);
             }
         }
     }
 }
 
-impl Lane {
+impl MessageQueue {
     fn new(session: &Arc<Session>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
-                work <- new_work!("rnbd_server::Lane::work"),
+                work <- new_work!("rnbd_server::MessageQueue::work"),
             }),
             GFP_KERNEL,
         )
     }
 }
 
-/// One of the lanes that the server has for all sessions; free again when this is dropped.
+/// One of the queues that all sessions share; returned when this is dropped.
 struct InUse(Arc<Session>);
 
 impl InUse {
     /// Takes one for a session, if one is free.
     fn take(session: &Arc<Session>) -> Option<Self> {
-        let before = session.server().lanes_in_use().fetch_add(1, Relaxed);
+        let before = session.server().queues_in_use().fetch_add(1, Relaxed);
         let taken = Self(session.clone());
-        lanes::is_free(before).then_some(taken)
+        message_queue::is_free(before).then_some(taken)
     }
 }
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        self.0.server().lanes_in_use().fetch_sub(1, Relaxed);
+        self.0.server().queues_in_use().fetch_sub(1, Relaxed);
     }
 }
 
-/// The device whose messages a lane has.
+/// The device whose messages a queue has.
 struct Busy {
     name: KVec<u8>,
     _in_use: InUse,
 }
 
-/// A lane; `None`: it has no messages.
+/// A queue; `None`: it has no messages.
 struct Entry {
     busy: Option<Busy>,
-    lane: Arc<Lane>,
+    queue: Arc<MessageQueue>,
     /// The first one is being carried out.
     messages: KVec<Waiting>,
 }
@@ -184,7 +184,7 @@ impl Entry {
         let mut index = 1;
         while let Some((earlier, [waiting, ..])) = self.messages.split_at_checked(index) {
             let steps = earlier.iter().map(|earlier| earlier.message.step);
-            if waiting.operation.is_none() && lanes::is_stale(waiting.message.step, steps) {
+            if waiting.operation.is_none() && message_queue::is_stale(waiting.message.step, steps) {
                 let _ = self.messages.remove(index);
             } else {
                 index = index.saturating_add(1);
@@ -193,13 +193,13 @@ impl Entry {
     }
 }
 
-/// The lanes of a session.
+/// The queues of a session.
 ///
-/// A lane has its session: [`Lanes::close`] must be called before the session is dropped, and the
-/// last message removes the lane then.
+/// A queue has its session: [`MessageQueues::close`] must be called before the session is dropped,
+/// and the last message removes the queue then.
 #[pin_data]
-pub(super) struct Lanes {
-    /// Innermost, but for that of [`LeftLanes`].
+pub(super) struct MessageQueues {
+    /// Innermost, but for that of [`LeftQueues`].
     #[pin]
     list: Mutex<List>,
 }
@@ -211,55 +211,55 @@ struct List {
 }
 
 impl List {
-    fn entry_of(&mut self, lane: &Arc<Lane>) -> Option<&mut Entry> {
+    fn entry_of(&mut self, queue: &Arc<MessageQueue>) -> Option<&mut Entry> {
         let mut entries = self.entries.iter_mut();
-        entries.find(|entry| Arc::ptr_eq(&entry.lane, lane))
+        entries.find(|entry| Arc::ptr_eq(&entry.queue, queue))
     }
 }
 
-impl Lanes {
+impl MessageQueues {
     /// Creates an empty list.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             list <- new_mutex!(List {
                 entries: KVec::new(),
                 is_closed: false,
-            }, "rnbd_server::Lanes::list"),
+            }, "rnbd_server::MessageQueues::list"),
         })
     }
 
-    /// Queues a message of `session` about the device `name`, and returns the lane, whose work item
-    /// is to be queued.
+    /// Queues a message of `session` about the device `name`, and returns the queue, whose work
+    /// item the caller must queue.
     ///
     /// # Errors
     ///
-    /// Returns the message if all lanes have messages about other devices, those of this session or
-    /// of the server, or there is no memory; see [`NotQueued`].
+    /// Returns the message if all queues have messages about other devices, those of this session
+    /// or of the server, or there is no memory; see [`NotQueued`].
     pub(super) fn push(
         &self,
         session: &Arc<Session>,
         (name, step): (KVec<u8>, Step),
         operation: Operation,
-    ) -> Result<Arc<Lane>, NotQueued> {
+    ) -> Result<Arc<MessageQueue>, NotQueued> {
         let message = Copied::new(&operation, step);
         let mut list = self.list.lock();
-        let is_of = |busy: &Busy| lanes::is_same(&busy.name, &name);
+        let is_of = |busy: &Busy| message_queue::is_same(&busy.name, &name);
         let mut entries = list.entries.iter();
         let busy = entries.position(|entry| entry.busy.as_ref().is_some_and(is_of));
-        let no_lane = match busy {
+        let no_queue = match busy {
             Some(_) => NotQueued::NoMemory,
-            None => NotQueued::NoLane,
+            None => NotQueued::NoQueue,
         };
         let (Ok(message), Some(entry)) = (message, busy_or_free(&mut list.entries, busy, session))
         else {
-            return Err(no_lane(operation));
+            return Err(no_queue(operation));
         };
         if entry.messages.reserve(1, GFP_KERNEL).is_err() {
-            return Err(no_lane(operation));
+            return Err(no_queue(operation));
         }
         if entry.busy.is_none() {
             let Some(in_use) = InUse::take(session) else {
-                return Err(no_lane(operation));
+                return Err(no_queue(operation));
             };
             entry.busy = Some(Busy {
                 name,
@@ -272,30 +272,31 @@ impl Lanes {
         let _ = entry
             .messages
             .push_within_capacity(Waiting { message, operation });
-        Ok(entry.lane.clone())
+        Ok(entry.queue.clone())
     }
 
-    /// Returns the message of `lane` that is to be carried out; with `None` the lane is free for
+    /// Returns the message of `queue` that is to be carried out; with `None` the queue is free for
     /// another device.
-    fn first(&self, lane: &Arc<Lane>) -> Option<Arc<Copied>> {
+    fn first(&self, queue: &Arc<MessageQueue>) -> Option<Arc<Copied>> {
         let mut list = self.list.lock();
         let is_closed = list.is_closed;
-        let entry = list.entry_of(lane)?;
+        let entry = list.entry_of(queue)?;
         if let Some(first) = entry.messages.first() {
             return Some(first.message.clone());
         }
         entry.busy = None;
         if is_closed {
-            lane.session.server().left_lanes().remove(lane);
-            list.entries.retain(|entry| !Arc::ptr_eq(&entry.lane, lane));
+            queue.session.server().left_queues().remove(queue);
+            list.entries
+                .retain(|entry| !Arc::ptr_eq(&entry.queue, queue));
         }
         None
     }
 
-    /// Removes the message of `lane` that was carried out; returns the operation to answer.
-    fn take_first(&self, lane: &Arc<Lane>) -> Option<Operation> {
+    /// Removes the message of `queue` that was carried out; returns the operation to answer.
+    fn take_first(&self, queue: &Arc<MessageQueue>) -> Option<Operation> {
         let mut list = self.list.lock();
-        let first = list.entry_of(lane)?.messages.remove(0).ok()?;
+        let first = list.entry_of(queue)?.messages.remove(0).ok()?;
         first.operation
     }
 
@@ -304,16 +305,16 @@ impl Lanes {
         self.list.lock().entries.iter_mut().for_each(Entry::discard);
     }
 
-    /// Ends the use of lanes by `session`, of which no more messages arrive; those that have
-    /// messages still are [left](LeftLanes). Sleeps.
+    /// Ends the use of queues by `session`, of which no more messages arrive; those that have
+    /// messages still are [left](LeftQueues). Sleeps.
     pub(super) fn close(&self, session: &Session) {
         let mut list = self.list.lock();
         list.is_closed = true;
         list.entries.retain(|entry| entry.busy.is_some());
         list.entries.iter_mut().for_each(Entry::discard);
-        let left = session.server().left_lanes();
+        let left = session.server().left_queues();
         let kept = list.entries.iter().try_for_each(|entry| match &entry.busy {
-            Some(busy) => left.add(&entry.lane, &busy.name),
+            Some(busy) => left.add(&entry.queue, &busy.name),
             None => Ok(()),
         });
         drop(list);
@@ -324,8 +325,8 @@ impl Lanes {
     }
 }
 
-/// Returns the lane at a place; without one, a lane without messages: makes one if all have some
-/// and there are not too many.
+/// Returns the queue at an index; without one, a queue without messages: creates one if all have
+/// some and there are fewer than the maximum.
 fn busy_or_free<'a>(
     list: &'a mut KVec<Entry>,
     busy: Option<usize>,
@@ -334,11 +335,11 @@ fn busy_or_free<'a>(
     let free = || list.iter().position(|entry| entry.busy.is_none());
     let index = match busy.or_else(free) {
         Some(index) => index,
-        None if list.len() >= lanes::OF_SESSION_MAX => return None,
+        None if list.len() >= message_queue::OF_SESSION_MAX => return None,
         None => {
             let entry = Entry {
                 busy: None,
-                lane: Lane::new(session).ok()?,
+                queue: MessageQueue::new(session).ok()?,
                 messages: KVec::new(),
             };
             list.push(entry, GFP_KERNEL).ok()?;
@@ -348,45 +349,45 @@ fn busy_or_free<'a>(
     list.get_mut(index)
 }
 
-/// The lanes of sessions that have ended, with messages that are not carried out yet.
+/// The queues of sessions that have ended, with messages that are not carried out yet.
 ///
-/// A client whose session begins anew opens its device by another lane, and the old one may have
+/// A client whose session begins anew opens its device by another queue, and the old one may have
 /// the device for a moment: who opens it waits for that.
 #[pin_data]
-pub(super) struct LeftLanes {
+pub(super) struct LeftQueues {
     #[pin]
-    list: Mutex<KVec<(Arc<Lane>, KVec<u8>)>>,
+    list: Mutex<KVec<(Arc<MessageQueue>, KVec<u8>)>>,
     /// Woken when one is removed.
     #[pin]
     gone: WaitQueue,
 }
 
-impl LeftLanes {
+impl LeftQueues {
     /// Creates an empty list.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            list <- new_mutex!(KVec::new(), "rnbd_server::LeftLanes::list"),
-            gone <- new_wait_queue!("rnbd_server::LeftLanes::gone"),
+            list <- new_mutex!(KVec::new(), "rnbd_server::LeftQueues::list"),
+            gone <- new_wait_queue!("rnbd_server::LeftQueues::gone"),
         })
     }
 
-    fn add(&self, lane: &Arc<Lane>, name: &[u8]) -> Result {
+    fn add(&self, queue: &Arc<MessageQueue>, name: &[u8]) -> Result {
         let name = copy(name).ok_or(ENOMEM)?;
-        Ok(self.list.lock().push((lane.clone(), name), GFP_KERNEL)?)
+        Ok(self.list.lock().push((queue.clone(), name), GFP_KERNEL)?)
     }
 
-    fn remove(&self, lane: &Arc<Lane>) {
+    fn remove(&self, queue: &Arc<MessageQueue>) {
         self.list
             .lock()
-            .retain(|(left, _)| !Arc::ptr_eq(left, lane));
+            .retain(|(left, _)| !Arc::ptr_eq(left, queue));
         self.gone.wake_all();
     }
 
     fn has(&self, session: &Session, name: &[u8]) -> bool {
-        self.list.lock().iter().any(|(lane, left)| {
-            *lane.session.name() == *session.name()
-                && !core::ptr::eq(&*lane.session, session)
-                && lanes::is_same(left, name)
+        self.list.lock().iter().any(|(queue, left)| {
+            *queue.session.name() == *session.name()
+                && !core::ptr::eq(&*queue.session, session)
+                && message_queue::is_same(left, name)
         })
     }
 
@@ -406,17 +407,17 @@ impl LeftLanes {
     }
 }
 
-/// Answers an admin message, or has the lane of its device answer it. Sleeps.
+/// Answers an admin message, or has the queue of its device answer it. Sleeps.
 pub(super) fn route(session: &Arc<Session>, message: Operation) {
     let about = match device_of(session, &message) {
         Ok(Some(about)) => about,
         Ok(None) => return session.answer(message),
         Err(error) => return message.reply(Err(error)),
     };
-    match session.lanes().push(session, about, message) {
+    match session.message_queues().push(session, about, message) {
         // If the item is queued already, it will take this message.
-        Ok(lane) => drop(session.server().messages().enqueue::<_, 0>(lane)),
-        Err(NotQueued::NoLane(message)) => session.answer(message),
+        Ok(queue) => drop(session.server().messages().enqueue::<_, 0>(queue)),
+        Err(NotQueued::NoQueue(message)) => session.answer(message),
         Err(NotQueued::NoMemory(message)) => message.reply(Err(ENOMEM)),
     }
 }

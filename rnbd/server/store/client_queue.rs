@@ -21,7 +21,7 @@ use rtrs_server::{
 };
 
 use super::{
-    shared::Core,
+    volume::Volume,
     Request,
     BLOCK_SECTORS,
     BLOCK_SIZE, //
@@ -38,8 +38,8 @@ use crate::{
     },
     server::{
         io::direction_of,
-        protection::Protection,
-        session::LOG_LIMIT, //
+        log_limit::LOG_LIMIT,
+        protection::Protection, //
     },
     shown::Shown,
     sidecar::tuple::Verdict, //
@@ -47,8 +47,8 @@ use crate::{
 
 /// The requests of one mapping.
 #[pin_data]
-pub(crate) struct Port {
-    core: Arc<Core>,
+pub(crate) struct ClientQueue {
+    volume: Arc<Volume>,
     /// Session and device, for the log.
     label: CString,
     protection: Option<Arc<Protection>>,
@@ -62,9 +62,9 @@ pub(crate) struct Port {
     idle: WaitQueue,
 }
 
-impl Port {
-    /// Creates the port of a mapping.
-    pub(super) fn new(core: Arc<Core>, request: Request<'_>) -> Result<Arc<Self>> {
+impl ClientQueue {
+    /// Creates the queue of a mapping.
+    pub(super) fn new(volume: Arc<Volume>, request: Request<'_>) -> Result<Arc<Self>> {
         let stats = match &request.protection {
             Some(protection) => protection.stats().clone(),
             None => {
@@ -80,14 +80,14 @@ impl Port {
         } = request;
         Arc::pin_init(
             pin_init!(Self {
-                core,
+                volume,
                 label,
                 protection,
                 stats,
                 version,
                 running: AtomicU32::new(0),
                 waiting <- OperationQueue::new(),
-                idle <- new_wait_queue!("rnbd_server::Port::idle"),
+                idle <- new_wait_queue!("rnbd_server::ClientQueue::idle"),
             }),
             GFP_KERNEL,
         )
@@ -99,7 +99,7 @@ impl Port {
     pub(crate) fn push(&self, operation: Operation) {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.waiting.push(operation);
-        Core::came(&self.core);
+        Volume::submitted(&self.volume);
     }
 
     /// Takes the request that came first.
@@ -122,12 +122,16 @@ impl Port {
         self.idle.wait_until(is_idle);
     }
 
-    /// Removes the port from its device.
+    /// Removes the queue from its device.
     pub(super) fn detach(self: &Arc<Self>) {
-        self.core.remove_port(self);
+        self.volume.remove_client_queue(self);
     }
 
-    /// Parses a request, once more.
+    /// Parses a request, which was parsed and checked before it was queued. Any context.
+    ///
+    /// # Errors
+    ///
+    /// The error that the client gets; there is none for a request that was checked.
     pub(super) fn parse(&self, operation: &Operation) -> Result<IoRequest> {
         let (user, len) = (operation.user(), operation.data_len());
         let direction = direction_of(operation);
@@ -155,7 +159,7 @@ impl Port {
 
     /// Returns the number of data blocks of the device.
     pub(super) fn data_blocks(&self) -> u64 {
-        self.core.data_blocks()
+        self.volume.data_blocks()
     }
 
     /// Returns the number of sectors of the data.
@@ -165,7 +169,7 @@ impl Port {
 
     /// Returns the UUID of the sidecar.
     pub(super) fn uuid(&self) -> [u8; 16] {
-        *self.core.growing().lock().uuid()
+        *self.volume.growing().lock().uuid()
     }
 
     /// Returns what was seen.

@@ -16,16 +16,16 @@ use super::{
 /// The maximum number of blocks of a piece.
 pub const PIECE_BLOCKS_MAX: u16 = 16;
 
-/// How far a scrub has come.
+/// The state of a scrub, as the file `scrub` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// None was asked for since the device was opened.
+    /// No scrub was asked for since the device was opened.
     Idle,
-    /// It runs.
+    /// The scrub runs.
     Running,
-    /// It was stopped before the last block.
+    /// The scrub was stopped before the last block.
     Stopped,
-    /// Each block was checked.
+    /// The scrub has checked each block.
     Finished,
 }
 
@@ -51,7 +51,7 @@ pub struct Piece {
 
 /// A scrub of a device in use.
 #[derive(Clone, Copy, Debug)]
-pub struct Patrol {
+pub struct OnlineScrub {
     state: State,
     next: u64,
     end: u64,
@@ -62,7 +62,7 @@ pub struct Patrol {
     found: Counts,
 }
 
-impl Patrol {
+impl OnlineScrub {
     /// No scrub.
     pub const fn new() -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Patrol {
         }
     }
 
-    /// Begins with the first of `data_blocks` blocks; returns `false` if a scrub runs, or the last
+    /// Starts with the first of `data_blocks` blocks; returns `false` if a scrub runs, or the last
     /// piece of one that was stopped.
     pub fn start(&mut self, data_blocks: u64) -> bool {
         let is_free = self.state != State::Running && self.reading.is_none();
@@ -165,14 +165,14 @@ impl Patrol {
     }
 }
 
-impl Default for Patrol {
+impl Default for OnlineScrub {
     fn default() -> Self {
         Self::new()
     }
 }
 
 /// The content of the file `scrub`: a line for each value.
-impl fmt::Display for Patrol {
+impl fmt::Display for OnlineScrub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "state {}", self.state)?;
         writeln!(f, "blocks {}", self.end)?;

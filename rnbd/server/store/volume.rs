@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device with a sidecar shares: its ports, what has ended, and the work item.
+//! An open device with a sidecar: the queues of its clients, ended IO, and the work item.
 
 use block_ext::{
     bdev::BlockDevice,
@@ -41,6 +41,7 @@ use kernel_ext::{
                 Release, //
             }, //
         },
+        CompleteOnDrop,
         Completion,
         IrqLock, //
     },
@@ -53,6 +54,7 @@ use kernel_ext::{
 use rtrs_server::Operation;
 
 use super::{
+    client_queue::ClientQueue,
     ended::Ended,
     engine::{
         Engine,
@@ -61,18 +63,14 @@ use super::{
     },
     growth::Growing,
     lease::Lease,
-    port::Port,
     scrub::Scrub,
     Crc, //
 };
 use crate::{
-    server::{
-        io::Notice,
-        session::CHANGES_LIMIT, //
-    },
+    server::log_limit::CHANGES_LIMIT,
     sidecar::{
-        arrival::Arrival,
         claim::mark::Holder,
+        inline_submit::InlineSubmit,
         layout::Layout,
         ring::Ring,
         superblock::Superblock,
@@ -80,65 +78,65 @@ use crate::{
     },
 };
 
-/// What the IO of a device needs.
-pub(super) type Means = (
+/// The resources for the IO of a device.
+pub(super) type IoResources = (
     Arc<BlockDevice>,
     Arc<BioPool<StoreIo>>,
     Arc<WorkQueue>,
     Arc<Lease>,
 );
 
-/// Who uses the engine: no thread.
-const AT_REST: u32 = 0;
-/// A thread, which has seen all that is new.
-const IN_USE: u32 = 1;
-/// A thread, or the work item when it runs, will look at what is new.
-const HAS_NEWS: u32 = 2;
+/// No thread runs the engine, and nothing is new.
+const IDLE: u32 = 0;
+/// A thread runs the engine, and has seen all that is new.
+const RUNNING: u32 = 1;
+/// A change waits: the thread that runs the engine, or the work item when it runs, looks at it.
+const PENDING: u32 = 2;
 
-/// Who uses the engine.
+/// The thread that runs the engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum User {
+enum Runner {
     /// The work item.
     Worker,
-    /// The thread that has brought a request.
-    Bringer,
+    /// The thread that has submitted a request.
+    Submitter,
 }
 
-impl User {
-    /// The number of rounds after which it has done enough: a write that waits for nothing ends in
-    /// the third one, and in the fourth there is nothing new.
+impl Runner {
+    /// Returns the maximum number of rounds of one run: a write that waits for nothing ends in the
+    /// third one, and in the fourth there is nothing new.
     const fn rounds(self) -> u32 {
         match self {
             Self::Worker => u32::MAX,
-            Self::Bringer => 8,
+            Self::Submitter => 8,
         }
     }
 }
 
 /// A device with a sidecar.
 ///
-/// Locking: `engine` is taken by the one thread that has changed `use_` from [`AT_REST`], the work
-/// item's or one that brings a request, and when the device is drained; `ports`, `scrub` and
-/// `growing` inside it.
+/// Locking: `engine` is taken by the one thread that has changed `runner` from [`IDLE`], the work
+/// item's or one that submits a request, and when the device is drained; `client_queues`, `scrub`
+/// and `growing` inside it.
 #[pin_data]
-pub(super) struct Core {
+pub(super) struct Volume {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<StoreIo>>,
     queue: Arc<WorkQueue>,
     lease: Arc<Lease>,
-    /// Of the engine's layout.
+    /// The number of data blocks of the engine's layout.
     data_blocks: AtomicU64,
     seal: Seal,
-    /// [`AT_REST`], [`IN_USE`] or [`HAS_NEWS`].
-    use_: AtomicU32,
-    /// An [`Arrival`]; of the thread that uses the engine.
-    arrival: AtomicU32,
+    /// [`IDLE`], [`RUNNING`] or [`PENDING`].
+    runner: AtomicU32,
+    /// An [`InlineSubmit`]; of the thread that uses the engine.
+    inline_submit: AtomicU32,
     is_draining: AtomicBool,
-    /// There may be a piece of a scrub to be read.
+    /// Whether a scrub may have a piece to be read.
     is_scrubbing: AtomicBool,
     #[pin]
     scrub: Mutex<Scrub>,
-    /// There may be a step of a growth to be taken.
+    /// Whether a growth may have a step to be taken.
     is_growing: AtomicBool,
     #[pin]
     growing: Mutex<Growing>,
@@ -146,59 +144,59 @@ pub(super) struct Core {
     has_ticked: AtomicBool,
     #[pin]
     drained: Completion,
-    /// What has ended; there is room for all IO that can be in flight.
+    /// The IO that has ended; there is room for all IO that can be in flight.
     #[pin]
     ended: IrqLock<KVec<Ended>>,
     #[pin]
-    ports: Mutex<KVec<Arc<Port>>>,
+    client_queues: Mutex<KVec<Arc<ClientQueue>>>,
     #[pin]
     engine: Mutex<KBox<Engine>>,
     #[pin]
-    work: Work<Core>,
+    work: Work<Volume>,
     #[pin]
-    clock: DelayedWork<Core, 1>,
+    clock: DelayedWork<Volume, 1>,
     // Dropped last: completes when no reference is left.
-    _gone: Notice,
+    _gone: CompleteOnDrop,
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Core { self.work }
+    impl HasWork<Self> for Volume { self.work }
 }
 
 impl_has_delayed_work! {
-    impl HasDelayedWork<Self, 1> for Core { self.clock }
+    impl HasDelayedWork<Self, 1> for Volume { self.clock }
 }
 
-impl DelayedItem<1> for Core {
+impl DelayedItem<1> for Volume {
     fn wq(&self) -> &WorkQueue {
         &self.queue
     }
 }
 
 /// The clock, which ticks while something is to be done when the device rests.
-impl WorkItem<1> for Core {
-    type Pointer = Arc<Core>;
+impl WorkItem<1> for Volume {
+    type Pointer = Arc<Volume>;
 
-    fn run(core: Arc<Core>) {
-        core.has_ticked.store(true, Release);
-        Self::kick(&core);
+    fn run(volume: Arc<Volume>) {
+        volume.has_ticked.store(true, Release);
+        Self::kick(&volume);
     }
 }
 
-impl WorkItem for Core {
-    type Pointer = Arc<Core>;
+impl WorkItem for Volume {
+    type Pointer = Arc<Volume>;
 
-    fn run(core: Arc<Core>) {
-        Self::use_engine(&core, User::Worker);
+    fn run(volume: Arc<Volume>) {
+        Self::run_engine(&volume, Runner::Worker);
     }
 }
 
-impl Core {
+impl Volume {
     /// Creates the state of a device whose journal was replayed; `gone` completes when the last
     /// reference is dropped. A frame of its own: the caller has one of the replay.
     #[inline(never)]
     pub(super) fn new(
-        (device, bios, queue, lease): Means,
+        (device, bios, queue, lease): IoResources,
         (superblock, holder): (KBox<Superblock>, Holder),
         ring: Ring,
         gone: Arc<Completion>,
@@ -216,92 +214,102 @@ impl Core {
                 lease,
                 data_blocks: AtomicU64::new(data_blocks),
                 seal,
-                use_: AtomicU32::new(AT_REST),
-                arrival: AtomicU32::new(Arrival::default().into_raw()),
+                runner: AtomicU32::new(IDLE),
+                inline_submit: AtomicU32::new(InlineSubmit::default().into_raw()),
                 is_draining: AtomicBool::new(false),
                 is_scrubbing: AtomicBool::new(false),
-                scrub <- new_mutex!(Scrub::new(), "rnbd_server::Core::scrub"),
+                scrub <- new_mutex!(Scrub::new(), "rnbd_server::Volume::scrub"),
                 is_growing: AtomicBool::new(false),
                 growing <- new_mutex!(
                     Growing::new(superblock, holder),
-                    "rnbd_server::Core::growing"
+                    "rnbd_server::Volume::growing"
                 ),
                 has_ticked: AtomicBool::new(false),
                 drained <- Completion::new(),
-                ended <- new_irq_lock!(ended, "rnbd_server::Core::ended"),
-                ports <- new_mutex!(KVec::new()),
+                ended <- new_irq_lock!(ended, "rnbd_server::Volume::ended"),
+                client_queues <- new_mutex!(KVec::new()),
                 engine <- new_mutex!(engine),
-                work <- new_work!("rnbd_server::Core::work"),
-                clock <- new_delayed_work!("rnbd_server::Core::clock"),
-                _gone: Notice::new(gone),
+                work <- new_work!("rnbd_server::Volume::work"),
+                clock <- new_delayed_work!("rnbd_server::Volume::clock"),
+                _gone: CompleteOnDrop::new(gone),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Something is new: lets the work item run, unless another thread uses the engine, which will
-    /// see it. Any context.
-    pub(super) fn kick(core: &Arc<Self>) {
-        if core.has_news() {
-            let _ = core.queue.enqueue::<Arc<Self>, 0>(core.clone());
+    /// Queues the work item to look at what is new, unless a thread runs the engine, which sees it.
+    /// Any context.
+    pub(super) fn kick(volume: &Arc<Self>) {
+        if volume.set_pending() {
+            let _ = volume.queue.enqueue::<Arc<Self>, 0>(volume.clone());
         }
     }
 
-    /// A request has come: it is carried out here and now, or by the work item. Sleeps.
-    pub(super) fn came(core: &Arc<Self>) {
-        if !core.has_news() {
+    /// Carries out a request that the caller has just queued, in this thread or by the work item.
+    /// Sleeps.
+    pub(super) fn submitted(volume: &Arc<Self>) {
+        if !volume.set_pending() {
             return;
         }
-        match Arrival::from_raw(core.arrival.load(Relaxed)).at_once() {
-            Some(arrival) => {
-                core.arrival.store(arrival.into_raw(), Relaxed);
-                Self::use_engine(core, User::Bringer);
+        match InlineSubmit::from_raw(volume.inline_submit.load(Relaxed)).at_once() {
+            Some(inline_submit) => {
+                volume
+                    .inline_submit
+                    .store(inline_submit.into_raw(), Relaxed);
+                Self::run_engine(volume, Runner::Submitter);
             }
             None => {
-                let _ = core.queue.enqueue::<Arc<Self>, 0>(core.clone());
+                let _ = volume.queue.enqueue::<Arc<Self>, 0>(volume.clone());
             }
         }
     }
 
-    /// Notes that something is new; returns whether the caller has to see to it that the engine is
-    /// used.
-    fn has_news(&self) -> bool {
-        self.use_.swap(HAS_NEWS, AcqRel) == AT_REST
+    /// Notes that something is new; returns whether the caller must run the engine or queue the
+    /// work item, as no thread runs it.
+    fn set_pending(&self) -> bool {
+        self.runner.swap(PENDING, AcqRel) == IDLE
     }
 
-    /// The caller, who uses the engine, looks at all that is new from here on.
+    /// Notes that the caller, which runs the engine, is about to look at all that is new.
     pub(super) fn look(&self) {
-        self.use_.swap(IN_USE, AcqRel);
+        self.runner.swap(RUNNING, AcqRel);
     }
 
-    /// Uses the engine until nothing is new, for the thread that is to see to it. Sleeps.
-    fn use_engine(core: &Arc<Self>, by: User) {
+    /// Runs the engine until nothing is new, for the thread that has changed `runner` from
+    /// [`IDLE`]. Sleeps.
+    fn run_engine(volume: &Arc<Self>, by: Runner) {
         loop {
-            let mut engine = core.engine.lock();
-            let run = engine.run(core, by.rounds());
+            let mut engine = volume.engine.lock();
+            let run = engine.run(volume, by.rounds());
             drop(engine);
             if run.is_drained {
-                core.drained.complete_all();
+                volume.drained.complete_all();
             }
-            if by == User::Worker {
-                let arrival = Arrival::from_raw(core.arrival.load(Relaxed));
-                let arrival = arrival.after_worker(run.together);
-                core.arrival.store(arrival.into_raw(), Relaxed);
+            if by == Runner::Worker {
+                let inline_submit = InlineSubmit::from_raw(volume.inline_submit.load(Relaxed));
+                let inline_submit = inline_submit.after_worker(run.together);
+                volume
+                    .inline_submit
+                    .store(inline_submit.into_raw(), Relaxed);
             }
-            let leave = || core.use_.compare_exchange(IN_USE, AT_REST, AcqRel, Relaxed);
+            let leave = || {
+                volume
+                    .runner
+                    .compare_exchange(RUNNING, IDLE, AcqRel, Relaxed)
+            };
             if run.is_complete && leave().is_ok() {
                 return;
             }
-            if by == User::Bringer {
-                // It has other requests to bring.
-                core.use_.store(HAS_NEWS, Release);
-                let _ = core.queue.enqueue::<Arc<Self>, 0>(core.clone());
+            if by == Runner::Submitter {
+                // It has other requests to submit.
+                volume.runner.store(PENDING, Release);
+                let _ = volume.queue.enqueue::<Arc<Self>, 0>(volume.clone());
                 return;
             }
         }
     }
 
-    /// Writes all tuples home and empties the journal. No requests are left, and none come. Sleeps.
+    /// Writes all tuples back and empties the journal. No requests are left, and none come. Sleeps.
     pub(super) fn drain(self: &Arc<Self>) {
         self.is_draining.store(true, Release);
         Self::kick(self);
@@ -316,9 +324,9 @@ impl Core {
 
     /// Lets the clock tick in `delay_ms` milliseconds. Called by the thread that uses the engine,
     /// once for each tick.
-    pub(super) fn tick_in(core: &Arc<Self>, delay_ms: u32) {
+    pub(super) fn tick_in(volume: &Arc<Self>, delay_ms: u32) {
         // It is not pending.
-        let _ = workqueue::queue_delayed::<_, 1>(core.clone(), delay_ms);
+        let _ = workqueue::queue_delayed::<_, 1>(volume.clone(), delay_ms);
     }
 
     /// Returns whether the clock has ticked since the last call. Called by the thread that uses
@@ -388,42 +396,48 @@ impl Core {
     }
 
     /// Adds a mapping.
-    pub(super) fn add_port(&self, port: Arc<Port>) -> Result {
-        Ok(self.ports.lock().push(port, GFP_KERNEL)?)
+    pub(super) fn add_client_queue(&self, client_queue: Arc<ClientQueue>) -> Result {
+        Ok(self.client_queues.lock().push(client_queue, GFP_KERNEL)?)
     }
 
     /// Removes a mapping.
-    pub(super) fn remove_port(&self, port: &Arc<Port>) {
-        let mut ports = self.ports.lock();
+    pub(super) fn remove_client_queue(&self, client_queue: &Arc<ClientQueue>) {
+        let mut client_queues = self.client_queues.lock();
         let mut removed = None;
-        if let Some(index) = ports.iter().position(|other| Arc::ptr_eq(other, port)) {
-            removed = ports.remove(index).ok();
+        if let Some(index) = client_queues
+            .iter()
+            .position(|other| Arc::ptr_eq(other, client_queue))
+        {
+            removed = client_queues.remove(index).ok();
         }
-        drop(ports);
+        drop(client_queues);
         drop(removed);
     }
 
     /// Returns whether a mapping uses the device.
-    pub(super) fn has_ports(&self) -> bool {
-        !self.ports.lock().is_empty()
+    pub(super) fn has_client_queues(&self) -> bool {
+        !self.client_queues.lock().is_empty()
     }
 
-    /// Takes a request that waits, of the ports in turn.
-    pub(super) fn next_request(&self, turn: &mut usize) -> Option<(Operation, Arc<Port>)> {
-        let ports = self.ports.lock();
+    /// Takes a request that waits, of the client queues in turn.
+    pub(super) fn next_request(&self, turn: &mut usize) -> Option<(Operation, Arc<ClientQueue>)> {
+        let client_queues = self.client_queues.lock();
         if self.lease.is_lost() {
-            for port in ports.iter() {
-                while let Some(operation) = port.pop() {
-                    port.answer(operation, Err(EIO));
+            for client_queue in client_queues.iter() {
+                while let Some(operation) = client_queue.pop() {
+                    client_queue.answer(operation, Err(EIO));
                 }
             }
             return None;
         }
-        for _ in 0..ports.len() {
-            *turn = turn.wrapping_add(1).checked_rem(ports.len()).unwrap_or(0);
-            let port = ports.get(*turn)?;
-            if let Some(operation) = port.pop() {
-                return Some((operation, port.clone()));
+        for _ in 0..client_queues.len() {
+            *turn = turn
+                .wrapping_add(1)
+                .checked_rem(client_queues.len())
+                .unwrap_or(0);
+            let client_queue = client_queues.get(*turn)?;
+            if let Some(operation) = client_queue.pop() {
+                return Some((operation, client_queue.clone()));
             }
         }
         None
@@ -437,22 +451,22 @@ impl Core {
 
 /// An IO of a device with a sidecar.
 pub(super) struct StoreIo {
-    core: Arc<Core>,
+    volume: Arc<Volume>,
     event: Event,
     is_refused: Cell<bool>,
 }
 
 impl StoreIo {
     /// Creates one, whose end is `event`.
-    pub(super) fn new(core: Arc<Core>, event: Event) -> Self {
+    pub(super) fn new(volume: Arc<Volume>, event: Event) -> Self {
         Self {
-            core,
+            volume,
             event,
             is_refused: Cell::new(false),
         }
     }
 
-    /// It will not be begun.
+    /// Notes that the IO is not begun; the caller ends it with an error.
     #[cold]
     pub(super) fn refuse(&self) {
         self.is_refused.set(true);
@@ -463,11 +477,11 @@ impl BioData for StoreIo {
     type Tuples = ();
 
     fn device(&self) -> &BlockDevice {
-        &self.core.device
+        &self.volume.device
     }
 
     fn pool(&self) -> &BioPool<Self> {
-        &self.core.bios
+        &self.volume.bios
     }
 
     fn end(self, result: Result) {
@@ -477,7 +491,7 @@ impl BioData for StoreIo {
             is_refused: self.is_refused.get(),
         };
         // There is room: see `EVENTS_MAX`.
-        let _ = self.core.ended.lock().push_within_capacity(ended);
-        Core::kick(&self.core);
+        let _ = self.volume.ended.lock().push_within_capacity(ended);
+        Volume::kick(&self.volume);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The survey of a path that connects while others are connected: whether it leads to the same
+//! The validation of a path that connects while others are connected: whether it leads to the same
 //! server, and which devices the server has closed.
 //!
 //! A path may lead to a restarted server, which has other numbers for the devices. It may also lead
@@ -16,10 +16,10 @@
 //!   or none, means two servers. That some devices have their old numbers shows nothing: a
 //!   restarted server may give a number again by chance.
 //!
-//! The client closes again the devices that the survey opened on the same server. Elsewhere they
-//! are closed with the session. If an outage has begun since, the answers say nothing about the
-//! server of now, and the devices are open there on purpose, perhaps with the numbers of the
-//! survey: nothing is closed, and the path is tried again.
+//! The client closes again the devices that the validation opened on the same server. Elsewhere
+//! they are closed with the session. If an outage has begun since, the answers say nothing about
+//! the server of now, and the devices are open there on purpose, perhaps with the numbers of the
+//! validation: nothing is closed, and the path is tried again.
 
 use ferro_proto::errno::Errno;
 
@@ -43,7 +43,7 @@ pub enum Answer {
     Opened(u32),
     /// The server has rejected the device.
     Refused,
-    /// There is no answer.
+    /// No answer came.
     Missing,
 }
 
@@ -80,14 +80,14 @@ pub enum Verdict {
     TryLater,
 }
 
-/// The answers to a survey.
+/// The answers to a validation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct PathValidation {
     has_closed: bool,
     has_missing: bool,
 }
 
-impl Survey {
+impl PathValidation {
     /// Adds the answer for a further device.
     #[must_use]
     pub fn with(mut self, answer: Answer) -> Self {
