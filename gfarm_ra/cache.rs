@@ -7,35 +7,36 @@
 //! | `place` | the device and the port |
 //! | `endpoint` | the public queue pair: messages that come and go |
 //! | `membership` | what it tells others of itself, and what they tell |
+//! | `message_pool` | memory for the messages of `membership` |
 //! | `peers` | the other nodes, under a lock |
 //! | `owner` | what this node knows as the owner of chunks |
 //! | `responder` | pages that go to other nodes |
-//! | `fetches` | what this node is reading |
-//! | `requester`, `run`, `inbox`, `contacts` | pages that come from other nodes |
-//! | `guests` | how much is done for whom |
+//! | `in_flight` | what this node is reading |
+//! | `requester`, `chunk_read`, `inbox`, `peer_timing` | pages that come from other nodes |
+//! | `admission` | how much is done for whom |
 //! | `counters` | what has happened |
 //! | `secret` | the key of all nodes |
 //! | `workers` | requests that are kept, and addresses that are looked up |
-//! | `live` | what a node has on its device, and how it answers |
+//! | `attached` | a node that is attached to a device, and how it answers |
 //! | `node` | all of it, from the mount to the unmount |
 
-mod contacts;
+mod admission;
+mod attached;
+mod chunk_read;
 mod counters;
-mod drafts;
 mod endpoint;
-mod fetches;
-mod guests;
+mod in_flight;
 mod inbox;
-mod live;
 mod membership;
+mod message_pool;
 mod node;
 mod owner;
+mod peer_timing;
 mod peers;
 mod place;
 mod requester;
 mod resolvers;
 mod responder;
-mod run;
 mod secret;
 mod workers;
 
@@ -48,7 +49,8 @@ pub(crate) use self::{
     },
     place::Place,
     requester::Notice,
-    responder::PageCache, //
+    responder::PageCache,
+    secret::Secret, //
 };
 
 use kernel::time::{

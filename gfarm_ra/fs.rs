@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `options` | the options of a mount |
 //! | `mount` | a mount: its key, its connections, its statistics |
-//! | `node` | what an inode has: its place, its label, the age of its attributes |
+//! | `inode` | what an inode has: its place, its label, the age of its attributes |
 //! | `attributes` | what `stat(2)` shows |
 //! | `name` | lookup and revalidation of names |
 //! | `directory` | reading of directories |
@@ -20,9 +20,9 @@ mod attributes;
 mod cached;
 mod directory;
 mod file;
+mod inode;
 mod mount;
 mod name;
-mod node;
 mod options;
 mod state;
 
@@ -36,13 +36,14 @@ use kernel::{
 };
 use vfs_ext::{
     Access,
-    Entrance,
+    ActiveRefs,
     Entries,
     FileSystem,
     Freshness,
     Inode,
     InodeRef,
     Judge,
+    Met,
     MountContext,
     Name,
     OpenedName,
@@ -60,8 +61,8 @@ use crate::proto::{
 };
 use directory::Listing;
 use file::OpenFile;
+use inode::InodeData;
 use mount::Mount;
-use node::Node;
 use options::Collected;
 
 /// The file system; a mount of it is a [`Mount`].
@@ -75,7 +76,7 @@ impl FileSystem for Gfarm {
 
     type Options = Collected;
     type Super = Mount;
-    type Inode = Arc<Node>;
+    type Inode = Arc<InodeData>;
     type File = OpenFile;
     type Directory = Pin<KBox<Listing>>;
 
@@ -101,12 +102,13 @@ impl FileSystem for Gfarm {
         context: &MountContext<'_>,
         options: Collected,
     ) -> Result {
-        options.check_same(context, sb.data().options())?;
-        sb.data().renew_key(context)
+        let mount = sb.data();
+        options.check_same(context, mount.options(), mount.maps())?;
+        mount.renew_key(context)
     }
 
-    fn entrance(mount: &Mount) -> Option<&Entrance<Self>> {
-        Some(mount.entrance())
+    fn active_refs(mount: &Mount) -> Option<&ActiveRefs<Self>> {
+        Some(mount.active_refs())
     }
 
     fn readahead_pages(mount: &Mount) -> u32 {
@@ -118,7 +120,8 @@ impl FileSystem for Gfarm {
     }
 
     fn show_options(sb: &SuperBlock<Self>, shown: &mut ShownOptions<'_>) -> Result {
-        shown.formatted(fmt!("{}", sb.data().options()));
+        let mount = sb.data();
+        shown.formatted(fmt!("{}{}", mount.options(), mount.maps()));
         Ok(())
     }
 
@@ -139,8 +142,20 @@ impl FileSystem for Gfarm {
         name::revalidate(dir, name)
     }
 
+    fn holds(mount: &Mount, name: &Met) -> bool {
+        let options = mount.options();
+        // When a file was opened last is known to its data. With `nocto` it may be not long ago.
+        name::holds(options, name, || options.is_nocto())
+    }
+
+    fn judge(mount: &Mount, user: u32, age_ms: u64) -> Option<Judge> {
+        let max_s = mount.options().get(Setting::Actimeo);
+        let judge = mount.judge(user).ok()?;
+        (judge == Judge::Server || inode::is_within(age_ms, max_s)).then_some(judge)
+    }
+
     fn refresh(inode: &Inode<Self>, freshness: Freshness) -> Result<bool> {
-        node::refresh(inode, freshness)
+        inode::refresh(inode, freshness)
     }
 
     fn permission(inode: &Inode<Self>, access: Access) -> Result<Judge> {
@@ -148,7 +163,7 @@ impl FileSystem for Gfarm {
     }
 
     fn read_link(inode: &Inode<Self>) -> Result<KVec<u8>> {
-        node::read_link(inode)
+        inode::read_link(inode)
     }
 
     fn open_directory(_inode: &Inode<Self>) -> Result<Pin<KBox<Listing>>> {
@@ -168,7 +183,7 @@ impl FileSystem for Gfarm {
     }
 
     fn before_read(inode: &Inode<Self>, _file: ArcBorrow<'_, OpenFile>) -> Result {
-        node::drop_outdated(inode)
+        inode::drop_outdated(inode)
     }
 
     fn read_bytes_max(_file: &OpenFile) -> u32 {

@@ -44,7 +44,7 @@ module! {
 /// The fields are dropped in this order.
 struct Module {
     _file_system: Registration<Gfarm>,
-    /// Where each mount has its own directory.
+    /// The directory in which each mount has its own directory.
     _proc: Arc<proc::Directory>,
 }
 

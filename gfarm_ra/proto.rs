@@ -20,7 +20,7 @@
 //! | [`operation`] | a request with its reply |
 //! | [`gfm`], [`gfs`] | the requests to gfmd and to gfsd |
 //! | [`question`] | what a mount asks of gfmd, each in one round trip |
-//! | [`options`], [`setting`], [`hosts`], [`owners`] | the options of a mount |
+//! | [`options`], [`setting`], [`hosts`], [`id_map`] | the options of a mount |
 //! | [`identity`] | which content is cached, and which reads may fill it |
 //! | [`closing`] | descriptors that are closed together |
 //! | [`conversation`] | what was sent of the questions, and when one is given back |
@@ -47,6 +47,7 @@ pub mod gfmd;
 pub mod gfs;
 pub mod gfsd;
 pub mod hosts;
+pub mod id_map;
 pub mod identity;
 pub mod idle;
 pub mod key;
@@ -55,7 +56,6 @@ pub mod name;
 pub mod open_file;
 pub mod operation;
 pub mod options;
-pub mod owners;
 pub mod question;
 pub mod reclaim;
 pub mod replica;

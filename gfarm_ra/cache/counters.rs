@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a node has counted, and the line in the log about what strangers send.
+//! The counters of a node, and the line in the log about what strangers send.
 
 use kernel::{
     prelude::*,
@@ -20,7 +20,7 @@ const LINE_US: u64 = 60_000_000;
 /// The counters of a node.
 pub(crate) struct Counters {
     values: [AtomicU64; Counter::COUNT],
-    /// When the next line may be written, in microseconds since the boot.
+    /// The time at which the next line may be written, in microseconds since the boot.
     line_us: AtomicU64,
 }
 

@@ -85,7 +85,7 @@ static LOG: RateLimit = RateLimit::new(10_000, 5);
 /// About the time for which a send has the queue pair locked.
 const SEND_TIME: Delta = Delta::from_micros(20);
 
-/// Who is given what comes.
+/// The receiver of the datagrams that come.
 pub(crate) trait Incoming: Send + Sync + 'static {
     /// Handles a datagram, of which nothing is known but its length. Process context, in the worker
     /// of the completion queue: it may sleep, but holds up those behind it.
@@ -102,7 +102,7 @@ struct Public<I> {
     receives: u32,
 }
 
-/// What decides whether a message can be sent now.
+/// The state that decides whether a message can be sent now.
 #[pin_data]
 struct Outbox {
     /// The queue pair has failed, and is not started again yet, or it is closed.

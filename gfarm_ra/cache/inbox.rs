@@ -34,8 +34,8 @@ use rdma::{
 use super::now_us;
 use crate::proto::cache::{
     address::NodeId,
-    fetching::Ticket,
     fragment::FragmentLen,
+    read_table::ReadId,
     reassembly::Move,
     request::{
         Ask,
@@ -55,11 +55,11 @@ use crate::proto::cache::{
     tags::Tags, //
 };
 
-/// What has come for a read.
+/// The messages and fragments that have come for a read.
 #[pin_data]
 pub(super) struct Inbox {
     /// The number of its queue pair.
-    lane: u16,
+    qp_index: u16,
     #[pin]
     mail: SpinLock<Mail>,
     /// Fragments have come since the worker has asked to be told.
@@ -77,9 +77,9 @@ struct Mail {
     tags: Tags,
     /// A read is under way.
     is_running: bool,
-    /// What others see of the read.
-    ticket: Option<Ticket>,
-    /// What a handler has left for the worker.
+    /// The number of the read in the table of reads in flight.
+    read_id: Option<ReadId>,
+    /// The effect that a handler has left for the worker.
     effect: Effect,
 }
 
@@ -97,10 +97,10 @@ impl Mail {
 }
 
 impl Inbox {
-    /// Allocates it for queue pair `lane` of `lanes`, for reads by the node `me` with fragments of
-    /// this length, which go to the file server after `read_us` microseconds. Sleeps.
+    /// Allocates it for queue pair `qp_index` of `qps`, for reads by the node `me` with fragments
+    /// of this length, which go to the file server after `read_us` microseconds. Sleeps.
     pub(super) fn new(
-        (lane, lanes): (u16, u16),
+        (qp_index, qps): (u16, u16),
         me: NodeId,
         fragment_len: FragmentLen,
         read_us: u64,
@@ -109,14 +109,14 @@ impl Inbox {
         machine.set_limit(read_us);
         let mail = Mail {
             machine,
-            tags: Tags::new(lane, lanes),
+            tags: Tags::new(qp_index, qps),
             is_running: false,
-            ticket: None,
+            read_id: None,
             effect: Effect::Wait,
         };
         Arc::pin_init(
             pin_init!(Self {
-                lane,
+                qp_index,
                 mail <- new_spinlock!(mail, "Inbox::mail"),
                 has_fragments: AtomicBool::new(false),
                 has_failed: AtomicBool::new(false),
@@ -127,8 +127,8 @@ impl Inbox {
     }
 
     /// Returns the number of its queue pair.
-    pub(super) fn lane(&self) -> u16 {
-        self.lane
+    pub(super) fn qp_index(&self) -> u16 {
+        self.qp_index
     }
 
     /// Returns the tag of the next request.
@@ -142,13 +142,13 @@ impl Inbox {
         &self,
         wanted: &Wanted,
         duty: Duty,
-        ticket: Option<Ticket>,
+        read_id: Option<ReadId>,
         lost: &[Option<NodeId>],
     ) -> Option<Effect> {
         let mut mail = self.mail.lock();
         // That of a read before.
         self.has_failed.store(false, Relaxed);
-        mail.ticket = ticket;
+        mail.read_id = read_id;
         mail.is_running = mail.machine.renew(wanted);
         mail.machine.set_duty(duty);
         for node in lost.iter().flatten() {
@@ -205,8 +205,8 @@ impl Inbox {
     }
 
     /// Returns what others see of the read.
-    pub(super) fn ticket(&self) -> Option<Ticket> {
-        self.mail.lock().ticket
+    pub(super) fn read_id(&self) -> Option<ReadId> {
+        self.mail.lock().read_id
     }
 
     /// Takes what a handler has left; [`Effect::Wait`] if there is nothing.
@@ -246,7 +246,7 @@ impl Inbox {
         self.mail.lock().machine.next_move()
     }
 
-    /// Has the worker end the read. Any context: without a lock.
+    /// Tells the worker to end the read. Any context: takes no lock.
     fn fail(&self) {
         self.has_failed.store(true, Relaxed);
         self.wake.wake_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a node stays a member: what it tells others of itself and of those that it knows.
+//! The membership of a node: what it tells others of itself and of those that it knows.
 
 use kernel::{
     prelude::*,
@@ -28,14 +28,14 @@ use kernel_ext::{
 };
 
 use super::{
-    drafts::{
-        Draft,
-        Drafts,
-        Message, //
-    },
     endpoint::{
         Endpoint,
         Incoming, //
+    },
+    message_pool::{
+        Message, //
+        MessageMemory,
+        MessagePool,
     },
     now_us,
     peers::{
@@ -66,8 +66,8 @@ pub(crate) struct Membership<I: Incoming> {
     pub(super) peers: Arc<Peers>,
     secret: Arc<Secret>,
     queue: WorkQueue,
-    drafts: Arc<Drafts>,
-    /// They look up the addresses of messages that are to be sent.
+    pool: Arc<MessagePool>,
+    /// The workers that look up the addresses of messages to send.
     resolvers: Arc<Resolvers>,
     is_over: AtomicBool,
     #[pin]
@@ -112,14 +112,14 @@ impl<I: Incoming> Membership<I> {
     ) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_members", flags, 1)?;
-        let (drafts, resolvers) = (Drafts::new()?, Resolvers::new()?);
+        let (pool, resolvers) = (MessagePool::new()?, Resolvers::new()?);
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 peers: peers.clone(),
                 secret: secret.clone(),
                 queue,
-                drafts,
+                pool,
                 resolvers,
                 is_over: AtomicBool::new(false),
                 work <- new_delayed_work!("Membership::work"),
@@ -128,7 +128,7 @@ impl<I: Incoming> Membership<I> {
         )
     }
 
-    /// Has a worker look at what is due. Any context.
+    /// Lets a worker look at what is due. Any context.
     pub(crate) fn look(self: &Arc<Self>) {
         if !self.is_over.load(Relaxed) {
             workqueue::mod_delayed::<_, 0>(self.clone(), 0);
@@ -140,11 +140,11 @@ impl<I: Incoming> Membership<I> {
         if !self.peers.with(|table| table.is_stranger(node)) {
             return;
         }
-        let (Some(draft), number) = (self.draft(), random::number()) else {
+        let (Some(memory), number) = (self.message_memory(), random::number()) else {
             return;
         };
         let greeting = self.peers.with(|table| {
-            draft.seal(table, self.secret.key(), Kind::Hello, |table, body| {
+            memory.seal(table, self.secret.key(), Kind::Hello, |table, body| {
                 table.introduce(node, now_us(), number, body)
             })
         });
@@ -155,13 +155,13 @@ impl<I: Incoming> Membership<I> {
     }
 
     /// Returns memory for a message. One for which there is none is as good as lost.
-    fn draft(&self) -> Option<Draft> {
-        let draft = self.drafts.take();
-        if draft.is_none() {
+    fn message_memory(&self) -> Option<MessageMemory> {
+        let memory = self.pool.take();
+        if memory.is_none() {
             let counters = self.endpoint.counters();
             counters.add(Counter::DroppedMemory, 1);
         }
-        draft
+        memory
     }
 
     /// Sends a message where its address is known, or has to be looked up by the caller. Sleeps.
@@ -188,11 +188,11 @@ impl<I: Incoming> Membership<I> {
     /// Sends what is due, and returns when to look again. Sleeps.
     fn poll(&self) -> u64 {
         loop {
-            let (Some(draft), number) = (self.draft(), random::number()) else {
+            let (Some(memory), number) = (self.message_memory(), random::number()) else {
                 return now_us().saturating_add(LOOK_US);
             };
             let (message, due_us) = self.peers.with(|table| {
-                let message = draft.seal(table, self.secret.key(), Kind::Hello, |table, body| {
+                let message = memory.seal(table, self.secret.key(), Kind::Hello, |table, body| {
                     table.poll(now_us(), number, body)
                 });
                 (message, table.due_us())
@@ -225,12 +225,12 @@ impl<I: Incoming> Membership<I> {
         source: (Port, u32),
         number: Option<u64>,
     ) {
-        let Some(draft) = self.draft() else {
+        let Some(memory) = self.message_memory() else {
             return;
         };
         let mut told = Ok(());
         let answer = self.peers.with(|table| {
-            draft.seal(table, self.secret.key(), Kind::Members, |table, body| {
+            memory.seal(table, self.secret.key(), Kind::Members, |table, body| {
                 let answer = table.hello(gossip, source, number, now_us(), body);
                 let body = answer.unwrap_or_else(|why| {
                     told = Err(why);

@@ -30,17 +30,17 @@ use vfs_ext::{
 };
 
 use super::{
+    admission::Admissions,
+    attached::{
+        Attached, //
+        RequestOrigin,
+    },
     counters::Counters,
     endpoint::{
         Endpoint,
         Incoming, //
     },
-    fetches::Fetches,
-    guests::Guests,
-    live::{
-        Asker,
-        Live, //
-    },
+    in_flight::ReadsInFlight,
     membership::Membership,
     now_us,
     owner::Owner,
@@ -80,14 +80,13 @@ use crate::proto::{
             RequestId, //
         },
         responder::{
+            self,
             receive,
             Received, //
         },
         wire::{
-            self,
             Datagram,
-            Head,
-            Key, //
+            Head, //
         }, //
     }, //
     identity::ContentId,
@@ -102,13 +101,13 @@ const KEEPING: u16 = 64;
 /// The requests of others that are refused at a time: no admission counts them.
 const REFUSING: u16 = 64;
 
-/// How much a node does, as the administrator lets it.
+/// The limits of a node that the administrator sets.
 pub(crate) struct Limits {
     /// The receives that are posted for messages, and the requests that are served at a time.
     pub(crate) serving: u16,
     /// The requests to others at a time; what needs more asks the file server.
     pub(crate) asking: u16,
-    /// How long an answer is waited for at most, in microseconds.
+    /// The maximum time for which an answer is waited for, in microseconds.
     pub(crate) timeout_us_max: u32,
     /// The time for which a read waits at most for a node that waits for the pages itself, in
     /// microseconds.
@@ -123,26 +122,28 @@ pub(crate) struct Node {
     _watch: PortWatch,
 }
 
-/// What the handlers and workers of a node have.
+/// The state that the handlers and workers of a node share.
 #[pin_data]
 pub(super) struct Shared {
     me: NodeId,
     secret: Arc<Secret>,
     pages: Arc<dyn PageCache>,
     counters: Arc<Counters>,
-    guests: Arc<Guests>,
+    admissions: Arc<Admissions>,
     /// Locked while the node begins: the removal of its device waits for that.
     #[pin]
     making: Mutex<()>,
-    /// There until the node ends. Who takes it closes the endpoint, before it is dropped.
+    /// The state on the device, until the node ends. The thread that takes it closes the endpoint,
+    /// before it is dropped.
     #[pin]
-    live: Mutex<Option<Arc<Live>>>,
-    /// As above; dropped by who takes it, and not by a worker of its own.
+    attached: Mutex<Option<Arc<Attached>>>,
+    /// The queue of the node's workers until it ends; dropped by the thread that takes it, which is
+    /// not one of its workers.
     #[pin]
     queue: Mutex<Option<WorkQueue>>,
-    /// For requests of others that are kept until this node has the pages.
+    /// The workers for requests of other nodes that are kept until this node has the pages.
     keepers: Arc<Workers>,
-    /// For requests that are refused.
+    /// The workers for requests that are refused.
     refusers: Arc<Workers>,
 }
 
@@ -155,7 +156,7 @@ impl Node {
     pub(crate) fn new(
         place: impl FnOnce() -> Result<Found>,
         limits: &Limits,
-        key: Key,
+        secret: Arc<Secret>,
         pages: Arc<dyn PageCache>,
     ) -> Result<Self> {
         let me = loop {
@@ -165,8 +166,8 @@ impl Node {
         };
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_cache", flags, SENDING)?;
-        let (counters, secret) = (Counters::new()?, Secret::new(key)?);
-        let guests = Guests::new(limits.serving, limits.rate_bytes)?;
+        let counters = Counters::new()?;
+        let admissions = Admissions::new(limits.serving, limits.rate_bytes)?;
         let keepers = Workers::new(c"gfarm_keep", KEEPING)?;
         let refusers = Workers::new(c"gfarm_refuse", REFUSING)?;
         let shared = Arc::pin_init(
@@ -175,9 +176,9 @@ impl Node {
                 secret,
                 pages,
                 counters,
-                guests,
+                admissions,
                 making <- new_mutex!((), "Shared::making"),
-                live <- new_mutex!(None, "Shared::live"),
+                attached <- new_mutex!(None, "Shared::attached"),
                 queue <- new_mutex!(Some(queue), "Shared::queue"),
                 keepers,
                 refusers,
@@ -196,26 +197,26 @@ impl Node {
         drop(found);
         let peers = Peers::new(me, endpoint.address())?;
         let owner = Owner::new(&peers)?;
-        let fetches = Fetches::new()?;
+        let in_flight = ReadsInFlight::new()?;
         let secret = &this.shared.secret;
         let membership = Membership::new(&endpoint, &peers, secret)?;
-        let live = Live {
-            requests: Requests::new(&endpoint, &membership, &owner, &fetches, secret, limits)?,
+        let attached = Attached {
+            requests: Requests::new(&endpoint, &membership, &owner, &in_flight, secret, limits)?,
             owner,
             membership,
-            responder: Responder::new(&endpoint, &fetches, SENDING.min(limits.serving))?,
-            guests: this.shared.guests.clone(),
-            fetches,
+            responder: Responder::new(&endpoint, &in_flight, SENDING.min(limits.serving))?,
+            admissions: this.shared.admissions.clone(),
+            in_flight,
             device: endpoint.pd().device().id(),
             endpoint,
             peers,
         };
-        let live = Arc::new(live, GFP_KERNEL)?;
-        *this.shared.live.lock() = Some(live.clone());
+        let attached = Arc::new(attached, GFP_KERNEL)?;
+        *this.shared.attached.lock() = Some(attached.clone());
         drop(making);
-        live.membership.look();
+        attached.membership.look();
         // It may have changed before it was told of here.
-        this.shared.look_at_port(&live);
+        this.shared.look_at_port(&attached);
         Ok(this)
     }
 
@@ -224,17 +225,17 @@ impl Node {
         Reads(self.shared.clone())
     }
 
-    /// Has what asks other nodes now go to the file servers, as `umount -f` asks.
+    /// Sends reads that ask other nodes now to the file servers, as `umount -f` asks.
     pub(crate) fn interrupt(&self) {
-        if let Some(live) = self.shared.live() {
-            live.requests.interrupt();
+        if let Some(attached) = self.shared.attached() {
+            attached.requests.interrupt();
         }
     }
 
-    /// Has nothing ask other nodes any more: the mount ends.
+    /// Ends all reads from other nodes for good, as the mount ends.
     pub(crate) fn end_reads(&self) {
-        if let Some(live) = self.shared.live() {
-            live.requests.end();
+        if let Some(attached) = self.shared.attached() {
+            attached.requests.end();
         }
     }
 
@@ -244,8 +245,8 @@ impl Node {
     }
 }
 
-/// How files are read from other nodes. It keeps no device: that may go while a file server is
-/// waited for.
+/// A handle by which files are read from other nodes. It keeps no device: that may be removed while
+/// a file server is waited for.
 #[derive(Clone)]
 pub(crate) struct Reads(Arc<Shared>);
 
@@ -260,10 +261,10 @@ impl Reads {
         size_bytes: u64,
         owes: bool,
     ) -> Option<(Lent<T>, Option<Notice>)> {
-        let Some(live) = self.0.live() else {
+        let Some(attached) = self.0.attached() else {
             return Some((lent, None));
         };
-        let filled = memory::without_io(|| live.requests.fill(lent, id, size_bytes, owes));
+        let filled = memory::without_io(|| attached.requests.fill(lent, id, size_bytes, owes));
         filled.map(|(lent, notice)| (lent, Some(notice)))
     }
 
@@ -274,16 +275,16 @@ impl Reads {
 
     /// Tells owners that pages are there, see [`Requests::tell`]. Sleeps, as above.
     pub(crate) fn tell(&self, notice: &Notice) {
-        if let Some(live) = self.0.live() {
-            memory::without_io(|| live.requests.tell(notice));
+        if let Some(attached) = self.0.attached() {
+            memory::without_io(|| attached.requests.tell(notice));
         }
     }
 }
 
-/// How a peer is, in a word, and how many pages have come from it.
+/// The state of a peer, in a word, and the number of pages that have come from it.
 pub(crate) type PeerState = (&'static str, u64);
 
-/// What is seen of a node from outside.
+/// A handle by which the files below `/proc` show a node.
 #[derive(Clone)]
 pub(crate) struct View(Arc<Shared>);
 
@@ -292,10 +293,10 @@ impl View {
     /// how many pages have come from it; a peer that was registered by hand and has not answered
     /// yet is `unknown`.
     pub(crate) fn addresses(&self, line: &mut dyn FnMut(&Address, Option<PeerState>)) {
-        let live = self.0.live.lock();
-        if let Some(live) = live.as_ref() {
-            line(&live.peers.me().address, None);
-            live.peers.with(|table| {
+        let attached = self.0.attached.lock();
+        if let Some(attached) = attached.as_ref() {
+            line(&attached.peers.me().address, None);
+            attached.peers.with(|table| {
                 for peer in table.peers() {
                     let state = peer.standing().map_or("unknown", Standing::name);
                     line(&peer.address(), Some((state, peer.pages())));
@@ -306,7 +307,7 @@ impl View {
 
     /// Returns why no other node is asked; `None` if they are, or there is no device any more.
     pub(crate) fn cut(&self) -> Option<Cut> {
-        self.0.live()?.requests.cut()
+        self.0.attached()?.requests.cut()
     }
 
     /// Returns what it has counted.
@@ -320,19 +321,19 @@ impl View {
     ///
     /// Returns `ENODEV` if the device has gone, or what is wrong with a line.
     pub(crate) fn edit(&self, written: &[u8]) -> Result {
-        let live = self.0.live.lock();
-        let live = live.as_ref().ok_or(ENODEV)?;
-        let me = live.peers.me().address;
+        let attached = self.0.attached.lock();
+        let attached = attached.as_ref().ok_or(ENODEV)?;
+        let me = attached.peers.me().address;
         let edited = edits(written, me).try_for_each(|edit| {
             let done = edit.and_then(|edit| {
-                live.peers.with(|table| match edit {
+                attached.peers.with(|table| match edit {
                     Edit::Add(address) => table.add(address, now_us()),
                     Edit::Remove(address) => table.remove(address),
                 })
             });
             done.map_err(Error::from)
         });
-        live.membership.look();
+        attached.membership.look();
         edited
     }
 }
@@ -344,46 +345,46 @@ impl Drop for Node {
 }
 
 impl Shared {
-    fn live(&self) -> Option<Arc<Live>> {
-        self.live.lock().clone()
+    fn attached(&self) -> Option<Arc<Attached>> {
+        self.attached.lock().clone()
     }
 
     /// Ends the node: nothing comes any more, and what has come is handled. Sleeps.
     fn end(&self) {
-        let Some(live) = self.live.lock().take() else {
+        let Some(attached) = self.attached.lock().take() else {
             return;
         };
-        live.requests.end();
-        live.membership.leave();
+        attached.requests.end();
+        attached.membership.leave();
         // The handlers have returned when this does, so none of them has the last reference. A
         // device that does not flush the queue pair has it leaked by its drop.
-        let _ = live.endpoint.close();
+        let _ = attached.endpoint.close();
         // A handler may have had the worker look once more.
-        live.membership.end();
-        live.fetches.close();
+        attached.membership.end();
+        attached.in_flight.close();
         let queue = self.queue.lock().take();
         // Waits for the workers, of which one may have another keep a request.
         drop(queue);
         self.keepers.end();
         self.refusers.end();
-        drop(live);
+        drop(attached);
     }
 
     /// The state of a port has changed, it does not matter how: events overtake each other.
     fn port(&self, device: DeviceId, port: u32) {
-        let live = self.live();
-        if let Some(live) = live
-            .filter(|live| live.device == device && u32::from(live.endpoint.port().port) == port)
-        {
-            self.look_at_port(&live);
+        let attached = self.attached();
+        if let Some(attached) = attached.filter(|attached| {
+            attached.device == device && u32::from(attached.endpoint.port().port) == port
+        }) {
+            self.look_at_port(&attached);
         }
     }
 
     /// Has a worker look at the port: who tells of it holds locks that a look may wait for. If
     /// there is none, the next answer of a node has another look.
-    fn look_at_port(&self, live: &Arc<Live>) {
-        let live = live.clone();
-        self.spawn(move || live.requests.look_at_port());
+    fn look_at_port(&self, attached: &Arc<Attached>) {
+        let attached = attached.clone();
+        self.spawn(move || attached.requests.look_at_port());
     }
 
     /// Has a worker carry out `work`; drops it if there is no memory, or the node has ended.
@@ -398,40 +399,42 @@ impl Shared {
     }
 
     /// Handles a datagram of a node that has the key.
-    fn handle(&self, live: &Arc<Live>, datagram: &Datagram<'_>, from: Port, qpn: u32) {
+    fn handle(&self, attached: &Arc<Attached>, datagram: &Datagram<'_>, from: Port, qpn: u32) {
         let node = datagram.head.from;
-        let admit = |head: &Head| live.peers.admit(head, from, qpn);
-        match receive(datagram, self.me, admit) {
+        let admit = |head: &Head| attached.peers.admit(head, from, qpn);
+        match receive(datagram, admit) {
             Ok(Received::Hello(gossip, number)) => {
-                live.membership.greeted(&gossip, (from, qpn), number);
+                attached.membership.greeted(&gossip, (from, qpn), number);
             }
             Ok(Received::Members(gossip)) => {
-                if live.membership.answered(&gossip) {
-                    live.requests.answered();
+                if attached.membership.answered(&gossip) {
+                    attached.requests.answered();
                 }
             }
-            Ok(Received::Reply(reply)) => live.requests.replied(node, &reply),
-            Ok(Received::Have(have)) => live.owner.told(node, &have),
-            Ok(Received::Request(address, request)) => self.request(live, node, address, request),
+            Ok(Received::Reply(reply)) => attached.requests.replied(node, &reply),
+            Ok(Received::Have(have)) => attached.owner.told(node, &have),
+            Ok(Received::Request(address, request)) => {
+                self.request(attached, node, address, request)
+            }
             Err(why) => self.counters.dropped(why.into()),
         }
-        if live.requests.doubts_port() {
-            self.look_at_port(live);
+        if attached.requests.doubts_port() {
+            self.look_at_port(attached);
         }
     }
 
     fn request(
         &self,
-        live: &Arc<Live>,
+        attached: &Arc<Attached>,
         node: NodeId,
         address: Address,
         request: Result<Request, RequestId>,
     ) {
         self.counters.add(Counter::Requests, 1);
-        let live = live.clone();
-        let asker = Asker { node, address };
+        let attached = attached.clone();
+        let origin = RequestOrigin { node, address };
         let valid = request.map_err(|id| (id, Answer::Refused(Refusal::Invalid)));
-        let admitted = valid.and_then(|request| match self.guests.admit(node) {
+        let admitted = valid.and_then(|request| match self.admissions.admit(node) {
             Ok(admitted) => Ok((request, admitted)),
             Err(answer) => Err((request.id(), answer)),
         });
@@ -439,7 +442,7 @@ impl Shared {
             Ok(admitted) => admitted,
             Err((id, answer)) => {
                 // The node that asks hears nothing, and asks elsewhere.
-                let refuse = move || live.reply(id, &asker, answer, 0);
+                let refuse = move || attached.reply(id, &origin, answer, 0);
                 if !self.refusers.spawn(refuse) {
                     self.counters.add(Counter::DroppedMemory, 1);
                 }
@@ -447,22 +450,22 @@ impl Shared {
             }
         };
         let (pages, keepers) = (self.pages.clone(), self.keepers.clone());
-        self.spawn(move || live.answer(request, asker, admitted, pages, &keepers));
+        self.spawn(move || attached.answer(request, origin, admitted, pages, &keepers));
     }
 }
 
 impl Incoming for Shared {
     fn datagram(&self, bytes: &[u8], from: Port, qpn: u32) {
-        let datagram = match wire::open(bytes, self.secret.key()) {
+        let datagram = match responder::open(bytes, self.me, self.secret.key()) {
             Ok(datagram) => datagram,
             Err(why) => {
                 self.counters.dropped(why.into());
                 return;
             }
         };
-        if let Some(live) = self.live() {
+        if let Some(attached) = self.attached() {
             // Readers wait for what is answered here.
-            memory::without_io(|| self.handle(&live, &datagram, from, qpn));
+            memory::without_io(|| self.handle(&attached, &datagram, from, qpn));
         }
     }
 }
@@ -477,16 +480,16 @@ impl PortEvents for Shared {
     }
 
     fn device_failed(&self, device: DeviceId) {
-        if let Some(live) = self.live().filter(|live| live.device == device) {
+        if let Some(attached) = self.attached().filter(|attached| attached.device == device) {
             // Other listeners wait for this one meanwhile.
-            self.spawn(move || live.requests.device_failed());
+            self.spawn(move || attached.requests.device_failed());
         }
     }
 
     fn device_removed(&self, device: DeviceId) {
         drop(self.making.lock());
-        let live = self.live();
-        if live.is_some_and(|live| live.device == device) {
+        let attached = self.attached();
+        if attached.is_some_and(|attached| attached.device == device) {
             pr_info!("the device of a mount has gone: it asks file servers only from now on\n");
             self.end();
         }

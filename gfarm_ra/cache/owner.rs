@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this node knows as the owner of chunks: who has their pages.
+//! The knowledge of this node as the owner of chunks: which nodes have their pages.
 
 use kernel::{
     alloc::KVVec,

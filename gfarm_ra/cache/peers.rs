@@ -43,9 +43,9 @@ use crate::proto::cache::{
 /// The table of peers.
 pub(crate) type Table = Members<KVVec<PeerPlace>>;
 
-/// What all mounts of this machine have in common until the module is loaded again; 0 before the
-/// first one. With a number for each of them, mounts would take each other for those from before
-/// a start of their machine, and so for dead.
+/// The number that all mounts of this machine have in common until the module is loaded again; 0
+/// before the first one. With a number for each of them, mounts would take each other for those
+/// from before a start of their machine, and so for dead.
 static BOOT: AtomicU32 = AtomicU32::new(0);
 
 fn boot() -> u32 {

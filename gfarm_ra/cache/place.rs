@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a node is: the device and the port that a mount names, as far as they can be used.
+//! The place of a node: the device and the port that a mount names, as far as they can be used.
 
 use kernel::{
     fmt,
@@ -26,11 +26,11 @@ use crate::proto::cache::{
     }, //
 };
 
-/// What a mount says of its port.
+/// The options of a mount about its port.
 pub(crate) struct Place<'a> {
     /// The name of the device; the first one with an active port if there is none.
     pub(crate) device: Option<&'a CStr>,
-    /// Which port and address of it.
+    /// The port and its address, as far as the mount names them.
     pub(crate) wish: Wish,
     /// The service level.
     pub(crate) service_level: u8,

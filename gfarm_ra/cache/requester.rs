@@ -31,12 +31,12 @@ use vfs_ext::{
 };
 
 use super::{
-    contacts::Contacts,
+    chunk_read::ChunkRead,
     endpoint::{
         Endpoint,
         Incoming, //
     },
-    fetches::Fetches,
+    in_flight::ReadsInFlight,
     inbox::{
         Inbox,
         Landed, //
@@ -45,18 +45,17 @@ use super::{
     node::Limits,
     now_us,
     owner::Owner,
+    peer_timing::PeerTimings,
     peers::{
         Peers,
         Table, //
     },
-    run::Run,
     secret::Secret, //
 };
 use crate::proto::{
     cache::{
         address::NodeId,
         counter::Counter,
-        fetching::Ticket,
         fragment::{
             FragmentLen,
             FRAGMENTS_MAX, //
@@ -66,6 +65,7 @@ use crate::proto::{
             PageSet,
             PAGES, //
         },
+        read_table::ReadId,
         reply::{
             Answer,
             Reply, //
@@ -93,13 +93,13 @@ use crate::proto::{
 };
 
 /// A queue pair for the fragments of one read, and what comes for it.
-struct Lane {
+struct DataQp {
     qp: ReceiveQp<Landed>,
     cq: Arc<Cq>,
     inbox: Arc<Inbox>,
 }
 
-impl Lane {
+impl DataQp {
     /// Creates the queue pair of an inbox. Sleeps.
     fn new<I: Incoming>(endpoint: &Endpoint<I>, inbox: Arc<Inbox>) -> Result<Self> {
         // CAST: 256.
@@ -107,7 +107,7 @@ impl Lane {
         let device = endpoint.pd().device();
         let entries = ReceiveQp::<Landed>::config(fragments_max).cq_entries();
         // The worker of the read takes what has come when it has the reply.
-        let cq = Cq::polled_with_notify(device, entries, inbox.lane().into(), inbox.clone())?;
+        let cq = Cq::polled_with_notify(device, entries, inbox.qp_index().into(), inbox.clone())?;
         let landed = Landed(inbox.clone());
         let qp = ReceiveQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, landed)?;
         Ok(Self { qp, cq, inbox })
@@ -117,8 +117,8 @@ impl Lane {
 /// The queue pairs that no read uses, and the inboxes of those that have not been needed yet: each
 /// takes a time that a mount would wait for, and most mounts never need all. There is room for all
 /// in both lists.
-struct Lanes {
-    idle: KVec<Lane>,
+struct DataQps {
+    idle: KVec<DataQp>,
     unmade: KVec<Arc<Inbox>>,
 }
 
@@ -128,12 +128,12 @@ const HAVE_LEN: usize = HEAD_LEN + Have::LEN + CODE_LEN;
 /// The number of chunks of which a subrequest has pages.
 const CHUNKS_MAX: usize = 2;
 
-/// What is told to others at the end of a read: to owners which pages this node has then, and to
+/// The notice to others at the end of a read: owners are told which pages this node has then, and
 /// those who wait for it that it has ended. The latter by its drop.
 pub(crate) struct Notice {
     id: ContentId,
     chunks: [Option<Chunk>; CHUNKS_MAX],
-    fetches: Arc<Fetches>,
+    in_flight: Arc<ReadsInFlight>,
 }
 
 /// The pages of a chunk that are read, and the owners that were asked.
@@ -142,7 +142,7 @@ struct Chunk {
     pages: PageSet,
     owners: Owners,
     /// `None` if there was no place for it.
-    ticket: Option<Ticket>,
+    read_id: Option<ReadId>,
 }
 
 impl Notice {
@@ -155,8 +155,8 @@ impl Notice {
         let place = self.chunks.iter_mut().find(is_place)?;
         if let Some(chunk) = place {
             chunk.pages = chunk.pages.union(pages);
-            if let Some(ticket) = chunk.ticket {
-                self.fetches.extend(ticket, pages);
+            if let Some(read_id) = chunk.read_id {
+                self.in_flight.extend(read_id, pages);
             }
             return Some(chunk);
         }
@@ -164,7 +164,7 @@ impl Notice {
             number,
             pages,
             owners: Owners::NONE,
-            ticket: self.fetches.begin(self.id, number, pages),
+            read_id: self.in_flight.begin(self.id, number, pages),
         }))
     }
 
@@ -178,8 +178,8 @@ impl Notice {
 
 impl Drop for Notice {
     fn drop(&mut self) {
-        let tickets = self.chunks.iter().flatten().filter_map(|c| c.ticket);
-        tickets.for_each(|ticket| self.fetches.end(ticket));
+        let read_ids = self.chunks.iter().flatten().filter_map(|c| c.read_id);
+        read_ids.for_each(|read_id| self.in_flight.end(read_id));
     }
 }
 
@@ -190,17 +190,18 @@ pub(crate) struct Requests<I: Incoming> {
     pub(super) peers: Arc<Peers>,
     pub(super) membership: Arc<Membership<I>>,
     pub(super) owner: Arc<Owner>,
-    fetches: Arc<Fetches>,
+    in_flight: Arc<ReadsInFlight>,
     pub(super) secret: Arc<Secret>,
     inboxes: KVec<Arc<Inbox>>,
     #[pin]
-    lanes: Mutex<Lanes>,
-    pub(super) contacts: Arc<Contacts>,
+    data_qps: Mutex<DataQps>,
+    pub(super) peer_timings: Arc<PeerTimings>,
     pub(super) fragment_len: FragmentLen,
-    /// How often all reads were to end.
+    /// The number of times that all reads were told to end.
     interrupts: AtomicU32,
     is_over: AtomicBool,
-    /// Something has come by a port that is down, as it seems.
+    /// Whether the port is to be looked at, as something has come by it although it seems to be
+    /// down.
     is_port_doubted: AtomicBool,
     /// Locked while a task looks at the port.
     #[pin]
@@ -214,22 +215,22 @@ impl<I: Incoming> Requests<I> {
         endpoint: &Arc<Endpoint<I>>,
         membership: &Arc<Membership<I>>,
         owner: &Arc<Owner>,
-        fetches: &Arc<Fetches>,
+        in_flight: &Arc<ReadsInFlight>,
         secret: &Arc<Secret>,
         limits: &Limits,
     ) -> Result<Arc<Self>> {
         let (fragment_len, count) = (endpoint.longest(), limits.asking);
         let (peers, me) = (&membership.peers, membership.peers.me().node);
-        let contacts = Contacts::new(limits.timeout_us_max)?;
+        let peer_timings = PeerTimings::new(limits.timeout_us_max)?;
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut unmade = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut inboxes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
-        for lane in 0..count {
-            let inbox = Inbox::new((lane, count), me, fragment_len, limits.read_us)?;
+        for index in 0..count {
+            let inbox = Inbox::new((index, count), me, fragment_len, limits.read_us)?;
             inboxes.push(inbox.clone(), GFP_KERNEL)?;
             // The first one is made now: a device that cannot is found out by the mount.
-            match lane {
-                0 => idle.push(Lane::new(endpoint, inbox)?, GFP_KERNEL)?,
+            match index {
+                0 => idle.push(DataQp::new(endpoint, inbox)?, GFP_KERNEL)?,
                 _ => unmade.push(inbox, GFP_KERNEL)?,
             }
         }
@@ -239,11 +240,11 @@ impl<I: Incoming> Requests<I> {
                 peers: peers.clone(),
                 membership: membership.clone(),
                 owner: owner.clone(),
-                fetches: fetches.clone(),
+                in_flight: in_flight.clone(),
                 secret: secret.clone(),
                 inboxes,
-                lanes <- new_mutex!(Lanes { idle, unmade }, "Requests::lanes"),
-                contacts,
+                data_qps <- new_mutex!(DataQps { idle, unmade }, "Requests::data_qps"),
+                peer_timings,
                 fragment_len,
                 interrupts: AtomicU32::new(0),
                 is_over: AtomicBool::new(false),
@@ -254,8 +255,8 @@ impl<I: Incoming> Requests<I> {
         )
     }
 
-    /// Has all reads end that are under way, as soon as no device writes to their pages. What they
-    /// have not got is read from the file server.
+    /// Ends all reads in flight as soon as no device writes to their pages. The pages that they
+    /// lack are read from the file server. Does not wait for them.
     pub(crate) fn interrupt(&self) {
         self.interrupts.fetch_add(1, Release);
         self.cancel();
@@ -267,7 +268,7 @@ impl<I: Incoming> Requests<I> {
         }
     }
 
-    /// The same, and begins no other.
+    /// Ends all reads in flight, as [`interrupt`](Self::interrupt), and refuses new ones.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Release);
         self.interrupt();
@@ -282,8 +283,8 @@ impl<I: Incoming> Requests<I> {
     pub(crate) fn replied(&self, from: NodeId, reply: &Reply) {
         let counters = self.endpoint.counters();
         // CAST: At most 4096.
-        let lane = Tags::lane(reply.id.tag, self.inboxes.len() as u16);
-        let Some(inbox) = self.inboxes.get(usize::from(lane)) else {
+        let index = Tags::qp_index(reply.id.tag, self.inboxes.len() as u16);
+        let Some(inbox) = self.inboxes.get(usize::from(index)) else {
             counters.add(Counter::ToldLate, 1);
             return;
         };
@@ -294,9 +295,9 @@ impl<I: Incoming> Requests<I> {
                 // CAST: At most 256.
                 counters.add(Counter::ToldPages, pages.len() as u64);
             }
-            self.contacts.granted(from, reply.credits);
+            self.peer_timings.granted(from, reply.credits);
             if let Answer::Wait { depth, .. } = reply.answer {
-                self.waits(inbox.ticket(), Some((from, depth)));
+                self.waits(inbox.read_id(), Some((from, depth)));
             }
         } else {
             counters.add(Counter::ToldLate, 1);
@@ -305,9 +306,9 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Notes for which node a read waits, and how far that is from a file server.
-    pub(super) fn waits(&self, ticket: Option<Ticket>, node: Option<(NodeId, u8)>) {
-        if let Some(ticket) = ticket {
-            self.fetches.waits(ticket, node);
+    pub(super) fn waits(&self, read_id: Option<ReadId>, node: Option<(NodeId, u8)>) {
+        if let Some(read_id) = read_id {
+            self.in_flight.waits(read_id, node);
         }
     }
 
@@ -316,7 +317,7 @@ impl<I: Incoming> Requests<I> {
         let Some((node, heard)) = step.note else {
             return;
         };
-        let change = self.contacts.heard(node, heard);
+        let change = self.peer_timings.heard(node, heard);
         if heard == Heard::Silence {
             self.endpoint.counters().add(Counter::Timeouts, 1);
             self.peers.with(|table| table.unanswered(node, now_us()));
@@ -340,7 +341,7 @@ impl<I: Incoming> Requests<I> {
         let mut notice = Notice {
             id,
             chunks: [const { None }; CHUNKS_MAX],
-            fetches: self.fetches.clone(),
+            in_flight: self.in_flight.clone(),
         };
         while next < lent.pages() && !self.is_interrupted(since) {
             let page = lent.first_page().saturating_add(next.into());
@@ -357,9 +358,9 @@ impl<I: Incoming> Requests<I> {
             };
             let kept = Some(&mut notice).filter(|_| lent.subrequest().is_cached());
             let noted = kept.and_then(|notice| notice.begin(chunk, pages));
-            let ticket = noted.as_ref().and_then(|chunk| chunk.ticket);
+            let read_id = noted.as_ref().and_then(|chunk| chunk.read_id);
             let owners;
-            (lent, owners) = self.piece(lent, wanted, (duty, ticket), since)?;
+            (lent, owners) = self.piece(lent, wanted, (duty, read_id), since)?;
             // They are told of what a file server is asked for, too: they tell others where it is.
             if let Some(chunk) = noted {
                 chunk.owners.add_all(&owners);
@@ -414,42 +415,42 @@ impl<I: Incoming> Requests<I> {
         &self,
         lent: Lent<T>,
         wanted: Wanted,
-        (duty, ticket): (Duty, Option<Ticket>),
+        (duty, read_id): (Duty, Option<ReadId>),
         since: u32,
     ) -> Option<(Lent<T>, Owners)> {
         let Some(lost) = self.asked() else {
             return Some((lent, Owners::NONE));
         };
-        let Some(Lane { qp, cq, inbox }) = self.lane() else {
+        let Some(DataQp { qp, cq, inbox }) = self.data_qp() else {
             return Some((lent, Owners::NONE));
         };
         self.endpoint.counters().add(Counter::Reads, 1);
-        let mut run = Run::new(self, inbox.clone(), cq.clone(), wanted, (qp, lent));
-        run.carry_out(duty, ticket, &lost, since);
-        let (qp, lent) = run.into_parts()?;
+        let mut read = ChunkRead::new(self, inbox.clone(), cq.clone(), wanted, (qp, lent));
+        read.carry_out(duty, read_id, &lost, since);
+        let (qp, lent) = read.into_parts()?;
         let owners = inbox.end();
-        self.waits(ticket, None);
+        self.waits(read_id, None);
         // There is room for all.
-        let lane = Lane { qp, cq, inbox };
-        let _ = self.lanes.lock().idle.push_within_capacity(lane);
+        let data_qp = DataQp { qp, cq, inbox };
+        let _ = self.data_qps.lock().idle.push_within_capacity(data_qp);
         Some((lent, owners))
     }
 
     /// Takes a queue pair that no read uses; `None` if all are in use, or none can be made now.
     /// Sleeps. No allocation in it waits for IO, as the caller has seen to.
-    fn lane(&self) -> Option<Lane> {
+    fn data_qp(&self) -> Option<DataQp> {
         let inbox = {
-            let mut lanes = self.lanes.lock();
-            if let Some(lane) = lanes.idle.pop() {
-                return Some(lane);
+            let mut data_qps = self.data_qps.lock();
+            if let Some(data_qp) = data_qps.idle.pop() {
+                return Some(data_qp);
             }
-            lanes.unmade.pop()?
+            data_qps.unmade.pop()?
         };
-        let lane = Lane::new(&self.endpoint, inbox.clone()).ok();
-        if lane.is_none() {
+        let data_qp = DataQp::new(&self.endpoint, inbox.clone()).ok();
+        if data_qp.is_none() {
             // The next read may have more luck.
-            let _ = self.lanes.lock().unmade.push_within_capacity(inbox);
+            let _ = self.data_qps.lock().unmade.push_within_capacity(inbox);
         }
-        lane
+        data_qp
     }
 }

@@ -22,7 +22,7 @@ const RESOLVERS: u16 = 64;
 #[pin_data]
 pub(super) struct Resolvers {
     workers: Arc<Workers>,
-    /// There is room for one of each worker.
+    /// The addresses that are looked up now, with room for one of each worker.
     #[pin]
     under_way: Mutex<KVec<Address>>,
 }

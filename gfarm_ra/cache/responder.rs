@@ -24,12 +24,12 @@ use rdma::{
 use vfs_ext::Folios;
 
 use super::{
+    admission::Admitted,
     endpoint::{
         Endpoint,
         Incoming, //
     },
-    fetches::Fetches,
-    guests::Admitted,
+    in_flight::ReadsInFlight,
     now_us, //
 };
 use crate::proto::cache::{
@@ -38,7 +38,6 @@ use crate::proto::cache::{
         NodeId, //
     },
     counter::Counter,
-    fetching::Awaited,
     fragment::{
         FragmentId,
         FragmentLen,
@@ -52,6 +51,7 @@ use crate::proto::cache::{
         PageSet,
         PAGES, //
     },
+    read_table::Awaited,
     reply::Answer,
     request::{
         Request,
@@ -65,23 +65,23 @@ use crate::proto::cache::{
     PAGE_LEN, //
 };
 
-/// What is answered if the device refuses a transfer.
+/// The answer if the device refuses a transfer.
 pub(super) const BUSY: Answer = Answer::Busy { wait_ms: 1 };
 
-/// How long fragments may take to leave this machine, in milliseconds.
+/// The maximum time that fragments may take to leave this machine, in milliseconds.
 const SENT_MS: u32 = 5_000;
 
 /// The time after which a request is looked at again whose pages are about to be seen in the page
 /// cache, or for which there was no queue pair, in milliseconds.
 const SOON_MS: u32 = 2;
 
-/// What a request comes to.
+/// The decision about a request.
 pub(crate) enum Served {
     /// The answer, behind the fragments if there are any, with the size of the file in bytes.
     Answer(Answer, u64),
-    /// It is to be [kept](Responder::keep).
+    /// The request is to be [kept](Responder::keep).
     Keep(Awaited),
-    /// All queue pairs are sending.
+    /// Each queue pair is sending.
     NoSender,
 }
 
@@ -144,7 +144,7 @@ struct Senders {
 #[pin_data]
 pub(crate) struct Responder<I: Incoming> {
     endpoint: Arc<Endpoint<I>>,
-    fetches: Arc<Fetches>,
+    in_flight: Arc<ReadsInFlight>,
     #[pin]
     senders: Mutex<Senders>,
 }
@@ -154,7 +154,7 @@ impl<I: Incoming> Responder<I> {
     /// turn: the first one is created now, the others when they are needed. Sleeps.
     pub(crate) fn new(
         endpoint: &Arc<Endpoint<I>>,
-        fetches: &Arc<Fetches>,
+        in_flight: &Arc<ReadsInFlight>,
         count: u16,
     ) -> Result<Arc<Self>> {
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
@@ -166,7 +166,7 @@ impl<I: Incoming> Responder<I> {
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
-                fetches: fetches.clone(),
+                in_flight: in_flight.clone(),
                 senders <- new_mutex!(Senders { idle, unmade }, "Responder::senders"),
             }),
             GFP_KERNEL,
@@ -188,7 +188,7 @@ impl<I: Incoming> Responder<I> {
         };
         let wanted = request.wanted();
         // Before the page cache: what ends in between is there.
-        let awaited = self.fetches.awaited(wanted.id(), wanted.chunk(), node);
+        let awaited = self.in_flight.awaited(wanted.id(), wanted.chunk(), node);
         sender.folios.clear();
         let found = pages.cached(wanted, &mut sender.folios);
         let cached = found.map(|(held, size_bytes)| Cached {
@@ -242,7 +242,7 @@ impl<I: Incoming> Responder<I> {
         let mut keep = Keep::new(now_us());
         let mut depth = 0;
         loop {
-            let ends = self.fetches.ends();
+            let ends = self.in_flight.ends();
             let is_soon = match self.serve(request, node, from, pages, admitted) {
                 Served::Answer(answer, size_bytes) => return Some((answer, size_bytes)),
                 Served::Keep(awaited) => {
@@ -251,7 +251,7 @@ impl<I: Incoming> Responder<I> {
                 }
                 Served::NoSender => true,
             };
-            if self.fetches.is_over() {
+            if self.in_flight.is_over() {
                 return Some((Answer::Miss, 0));
             }
             let now_us = now_us();
@@ -266,7 +266,7 @@ impl<I: Incoming> Responder<I> {
             // CAST: At most a second.
             let left_ms = until_us.saturating_sub(now_us).div_ceil(1000).min(1000) as u32;
             let wait_ms = if is_soon { SOON_MS } else { left_ms };
-            self.fetches.wait(ends, wait_ms);
+            self.in_flight.wait(ends, wait_ms);
         }
     }
 

@@ -26,7 +26,7 @@ use kernel_ext::{
 /// Workers with a queue of their own.
 #[pin_data]
 pub(super) struct Workers {
-    /// There until [`Workers::end`].
+    /// The queue; `None` after [`Workers::end`].
     #[pin]
     queue: Mutex<Option<WorkQueue>>,
     count: AtomicU32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `stat(2)` shows, from what gfmd tells.
+//! The attributes that `stat(2)` shows, from what gfmd tells.
 
 use vfs_ext::{
     Attributes,
@@ -16,12 +16,10 @@ use crate::proto::{
         Mode,
         Time, //
     },
-    identity::Observation,
-    options::Options,
-    owners::Mounter, //
+    identity::Observation, //
 };
 
-/// What gfmd has told of an object, as this mount shows it.
+/// The attributes of an object that gfmd has told, as this mount shows them.
 #[derive(Clone, Copy)]
 pub(super) struct Told {
     pub(super) observed: Observation,
@@ -73,13 +71,13 @@ fn timestamp(time: Time) -> Timestamp {
     }
 }
 
-/// Returns the attributes of an object.
-pub(super) fn attributes(attr: &Attr<'_>, options: &Options, mounter: Mounter) -> Attributes {
+/// Returns the attributes of an object that this user and this group own here.
+pub(super) fn attributes(attr: &Attr<'_>, (uid, gid): (u32, u32)) -> Attributes {
     Attributes {
         kind: kind(attr.mode.file_type),
         permissions: permissions(attr.mode),
-        uid: mounter.uid_of(attr.user, options),
-        gid: mounter.gid_of(attr.group, options),
+        uid,
+        gid,
         size: attr.size,
         links: u32::try_from(attr.nlink).unwrap_or(u32::MAX),
         accessed: timestamp(attr.atime),

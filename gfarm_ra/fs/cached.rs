@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel has cached of files, for other nodes.
+//! The pages of files that the kernel has cached, for other nodes.
 
 use kernel::{
     page::PAGE_SIZE,
     sync::Arc, //
 };
 use vfs_ext::{
-    Entrance,
+    ActiveRefs,
     Folios,
     Inode,
     Key,
@@ -28,11 +28,11 @@ use crate::{
 };
 
 /// The page cache of a mount, as other nodes see it.
-pub(super) struct CachedPages(pub(super) Arc<Entrance<Gfarm>>);
+pub(super) struct CachedPages(pub(super) Arc<ActiveRefs<Gfarm>>);
 
 impl PageCache for CachedPages {
     fn cached(&self, wanted: &Wanted, folios: &mut Folios) -> Option<(PageSet, u64)> {
-        let found = self.0.visit(|sb| {
+        let found = self.0.with(|sb| {
             // A file keeps its inode through all generations.
             let key = Key {
                 number: wanted.id().file.inum,

@@ -21,8 +21,8 @@ use vfs_ext::{
 
 use super::{
     attributes::Told,
+    inode::stale_if_gone,
     name::inode,
-    node::stale_if_gone,
     Gfarm, //
 };
 use crate::{
@@ -65,7 +65,7 @@ struct Part {
     last: Option<Last>,
     /// No entry follows.
     is_last: bool,
-    /// What came up to here, from where the reader has begun to read.
+    /// The entries that were read up to here, from where the reader has begun.
     progress: Progress,
 }
 
@@ -217,7 +217,7 @@ fn fetch(dir: &Inode<Gfarm>, part: &mut Part, at: u64, entries: &Entries<'_, Gfa
     Ok(())
 }
 
-/// Has the kernel remember what a name stands for, which saves its lookup.
+/// Enters a name and its object into the kernel's cache, which saves a lookup.
 fn remember(
     dir: &Inode<Gfarm>,
     parent: &Arc<Place>,

@@ -24,8 +24,8 @@ use vfs_ext::{
 
 use super::{
     attributes::Told,
-    node,
-    node::Node,
+    inode,
+    inode::InodeData,
     Gfarm, //
 };
 use crate::{
@@ -51,10 +51,10 @@ use crate::{
     }, //
 };
 
-/// Who has a file open, and its stream.
+/// The tasks that have a file open, and its stream.
 pub(crate) struct Readers {
     count: usize,
-    /// There as long as the count is not 0.
+    /// The stream of the file; `None` while the count is 0.
     stream: Option<Arc<Stream<Part>>>,
 }
 
@@ -81,64 +81,75 @@ impl Readers {
 
 /// An open file, which is counted in its inode.
 pub(crate) struct OpenFile {
-    node: Arc<Node>,
+    data: Arc<InodeData>,
     stream: Arc<Stream<Part>>,
 }
 
 impl OpenFile {
-    /// Opens a file: the server is asked in any case, so what a writer has closed before is seen
-    /// (close-to-open consistency). It is asked by the name that is opened, also if the inode was
-    /// found by another one since: this one may lead to another file by now.
+    /// Opens a file: the server is asked, so what a writer has closed before is seen (close-to-open
+    /// consistency), unless an earlier open holds, as `nocto` lets it. It is asked by the name that
+    /// is opened, also if the inode was found by another one since: this one may lead to another
+    /// file by now.
     pub(super) fn new(inode: &Inode<Gfarm>, name: &OpenedName<'_, Gfarm>) -> Result<Arc<Self>> {
         let sb = inode.super_block();
         let mount = sb.data();
-        let node = inode.data();
+        let data = inode.data();
         let client = mount.client();
         let child = name::Name::new(name.bytes).map_err(|reason| Error::from(reason.errno()))?;
-        let place = node.place_of(&name.dir.data().place(), child)?;
-        let file = match Self::join(node) {
+        let place = data.place_of(&name.dir.data().place(), child)?;
+        let is_granted = data.is_granted(mount.options());
+        let file = match Self::join(data) {
+            Some(file) if is_granted => file,
+            None if is_granted => {
+                let stream = client.open_later(&place, &data.content)?;
+                Self::begin(data, stream, None, &place)?
+            }
             Some(file) => {
                 client
                     .attributes(&place, |seen| mount.told(seen))
-                    .and_then(|told| node::observe(inode, &told, &place))
-                    .map_err(node::stale_if_gone)?;
+                    .and_then(|told| inode::observe(inode, &told, &place))
+                    .map_err(inode::stale_if_gone)?;
                 file
             }
             None => {
                 let (stream, told) = client
-                    .open(&place, &node.content, |seen| mount.told(seen))
-                    .map_err(node::stale_if_gone)?;
-                node::observe(inode, &told, &place)?;
-                Self::begin(node, stream, &told, &place)?
+                    .open(&place, &data.content, |seen| mount.told(seen))
+                    .map_err(inode::stale_if_gone)?;
+                inode::observe(inode, &told, &place)?;
+                Self::begin(data, stream, Some(&told), &place)?
             }
         };
-        node::drop_outdated(inode)?;
+        if !is_granted {
+            data.set_granted(true);
+        }
+        inode::drop_outdated(inode)?;
         Ok(Arc::new(file, GFP_KERNEL)?)
     }
 
-    /// Counts a reader, with its stream if no other task has opened the file meanwhile.
+    /// Counts a reader, with its stream if no other task has opened the file meanwhile, and what
+    /// gfmd has told if it was asked.
     ///
     /// # Errors
     ///
     /// Returns `ESTALE` if the inode is another object's by now, which another task has found.
     fn begin(
-        node: &Arc<Node>,
+        data: &Arc<InodeData>,
         stream: Arc<Stream<Part>>,
-        told: &Told,
+        told: Option<&Told>,
         place: &Arc<Place>,
     ) -> Result<Self> {
-        let mut readers = node.readers.lock();
-        if !node.content.is_of(&told.observed) {
+        let mut readers = data.readers.lock();
+        if told.is_some_and(|told| !data.content.is_of(&told.observed)) {
             return Err(ESTALE);
         }
         let is_first = !readers.is_open();
         if is_first {
-            let known = node.place();
+            let known = data.place();
             if !Arc::ptr_eq(&known, place) {
                 // It was found by this name since.
                 stream.rename(&known)?;
             }
-            stream.begin(told.observed.asked.epoch);
+            stream.begin(told.map(|told| told.observed.asked.epoch));
             readers.stream = Some(stream.clone());
         }
         readers.count += 1;
@@ -148,18 +159,18 @@ impl OpenFile {
         };
         drop(readers);
         Ok(Self {
-            node: node.clone(),
+            data: data.clone(),
             stream,
         })
     }
 
     /// Counts a reader, with the stream of those who have the file open; `None` if it is not open.
-    fn join(node: &Arc<Node>) -> Option<Self> {
-        let mut readers = node.readers.lock();
+    fn join(data: &Arc<InodeData>) -> Option<Self> {
+        let mut readers = data.readers.lock();
         let stream = readers.stream.clone()?;
         readers.count += 1;
         Some(Self {
-            node: node.clone(),
+            data: data.clone(),
             stream,
         })
     }
@@ -167,7 +178,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        let mut readers = self.node.readers.lock();
+        let mut readers = self.data.readers.lock();
         readers.count -= 1;
         let last = if readers.count == 0 {
             readers.stream.take()
@@ -202,13 +213,13 @@ struct Given {
 /// A part of a file that a task reads. The fields are dropped in this order.
 pub(crate) struct Part {
     pages: Partial<Gfarm>,
-    /// Of which content the pages are that other nodes have given; `None` if they were not asked.
+    /// The content of which other nodes have given pages; `None` if they were not asked.
     given: Option<Given>,
-    /// It is not known where the bytes have gone: the read fails.
+    /// The read fails, as it is not known where its bytes were written.
     is_torn: bool,
-    /// What other nodes are told when it is there.
+    /// The notice for other nodes when the part is there.
     notice: Option<(Reads, Notice)>,
-    /// Of `ra_async=0`: who waits for the end.
+    /// The task that waits for the end, with `ra_async=0`.
     waiter: Option<Waiter>,
 }
 
@@ -399,10 +410,17 @@ impl Pages for Part {
             Ending::Read if subrequest.is_empty() || !is_end => End::Read,
             Ending::Read | Ending::EndOfFile => {
                 // Before the readers see the pages: they compare with the size then.
-                node::take_live_size(subrequest.inode());
+                inode::take_live_size(subrequest.inode());
                 End::EndOfFile
             }
-            Ending::Failed(error) => End::Failed(error),
+            Ending::Failed(error) => {
+                let error = inode::stale_if_gone(error);
+                if error == ESTALE {
+                    // The next open finds out what is there.
+                    subrequest.inode().data().set_granted(false);
+                }
+                End::Failed(error)
+            }
         };
         subrequest.end(end);
         if let (Some((reads, notice)), false) = (notice, matches!(how, Ending::Failed(_))) {
@@ -412,7 +430,7 @@ impl Pages for Part {
     }
 }
 
-/// Has a part of a file read. Returns before it is there, unless the mount has `ra_async=0`.
+/// Starts to read a part of a file. Returns before it is there, unless the mount has `ra_async=0`.
 pub(super) fn read(subrequest: Subrequest<Gfarm>) {
     let file = Arc::from(subrequest.file());
     let is_async = {

@@ -28,11 +28,12 @@ use kernel_ext::{
         EPROTO,
         EPROTONOSUPPORT, //
     },
+    random,
     text::c_string, //
 };
 use vfs_ext::{
     keyring,
-    Entrance,
+    ActiveRefs,
     Judge,
     MountContext,
     Statistics, //
@@ -44,7 +45,10 @@ use super::{
         Told, //
     },
     cached::CachedPages,
-    options::Collected,
+    options::{
+        Bytes,
+        Collected, //
+    },
     state::StateFiles,
     Gfarm, //
 };
@@ -53,7 +57,8 @@ use crate::{
         Limits,
         Node,
         Place,
-        Reads, //
+        Reads,
+        Secret, //
     },
     net::{
         now_s,
@@ -61,23 +66,28 @@ use crate::{
         Seen, //
     },
     proto::{
+        attr::Attr,
         cache::{
+            address::random_qkey,
             place::{
                 Unusable,
                 Wish, //
-            },
-            wire::Key, //
+            }, //
         },
-        hosts::servers,
+        hosts::{
+            number_of,
+            servers, //
+        },
+        id_map::{
+            Maps,
+            Mounter,
+            Standing, //
+        },
         key::{
             KeyError,
             SharedKey, //
         },
         options::Options,
-        owners::{
-            Mounter,
-            Standing, //
-        },
         setting::Setting, //
     }, //
 };
@@ -95,21 +105,30 @@ const BLOCK_KIB: u32 = 4;
 pub(crate) struct Mount {
     /// Dropped first: it asks the page cache.
     node: Option<Node>,
-    entrance: Arc<Entrance<Gfarm>>,
+    active_refs: Arc<ActiveRefs<Gfarm>>,
     client: Arc<Client>,
     options: Arc<Options>,
+    maps: Maps<Bytes>,
     mounter: Mounter,
+    /// The number of the file system.
+    id: u64,
     #[pin]
     files: Mutex<Option<StateFiles>>,
 }
 
 impl Mount {
-    /// Connects to gfmd. Sleeps.
+    /// Connects to gfmd, and starts the node of the cooperative cache if the options ask for one.
+    /// Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for options that do not fit, `ENOKEY` and others of the keyrings, and those of
+    /// [`Client::connect`]; the log of the mount says which.
     pub(super) fn new(context: &MountContext<'_>, options: Collected) -> Result<Arc<Self>> {
-        let options = options.finish(context)?;
+        let (options, maps) = options.finish(context)?;
         let servers = addresses(context, &options)?;
-        let entrance = Arc::new(Entrance::new(), GFP_KERNEL)?;
-        let node = node(context, &options, &entrance)?;
+        let active_refs = Arc::new(ActiveRefs::new(), GFP_KERNEL)?;
+        let node = node(context, &options, &active_refs)?;
         let key = find_key(&options).inspect_err(|error| {
             let description = Escaped(options.key().unwrap_or(options.user()));
             context.fail(fmt!(
@@ -126,17 +145,24 @@ impl Mount {
         Arc::pin_init(
             pin_init!(Self {
                 node,
-                entrance,
+                active_refs,
                 client,
                 options,
+                maps,
                 mounter: Mounter { uid, gid },
+                id: number_of(context.source().unwrap_or_default().to_bytes()),
                 files <- new_mutex!(None, "Mount::files"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Takes the key that the keyrings of who remounts have now; without one it stays.
+    /// Takes the key that the keyrings of the remounting task have now; without one the key stays.
+    /// May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of the keyring, and `EKEYREJECTED` for a key that is malformed.
     pub(super) fn renew_key(&self, context: &MountContext<'_>) -> Result {
         match find_key(&self.options) {
             Err(ENOKEY) => Ok(()),
@@ -144,7 +170,11 @@ impl Mount {
         }
     }
 
-    /// Makes the files of the mount below `/proc/fs/gfarm`.
+    /// Creates the files of the mount below `/proc/fs/gfarm`. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(super) fn publish(&self, device_minor: u32) -> Result {
         let view = self.node.as_ref().map(Node::view);
         let files = StateFiles::new(device_minor, &self.client, view)?;
@@ -169,7 +199,7 @@ impl Mount {
         self.node.as_ref().map(Node::reads)
     }
 
-    /// Has all that waits for servers fail, as `umount -f` asks. Who waits for another node asks
+    /// Fails all waits for servers, as `umount -f` asks. A task that waits for another node asks
     /// the file server then, and fails there.
     pub(super) fn interrupt(&self) {
         self.client.interrupt();
@@ -178,7 +208,7 @@ impl Mount {
         }
     }
 
-    /// Has no read wait any more: no file is open, and what is read ahead is of no use.
+    /// Ends all waits of reads: no file is open, and read-ahead is of no use.
     pub(super) fn end_reads(&self) {
         // First: what waits for another node asks the file servers then.
         if let Some(node) = &self.node {
@@ -187,12 +217,25 @@ impl Mount {
         self.client.close();
     }
 
-    pub(super) fn entrance(&self) -> &Entrance<Gfarm> {
-        &self.entrance
+    pub(super) fn active_refs(&self) -> &ActiveRefs<Gfarm> {
+        &self.active_refs
     }
 
     pub(super) fn options(&self) -> &Options {
         &self.options
+    }
+
+    pub(super) fn maps(&self) -> &Maps<Bytes> {
+        &self.maps
+    }
+
+    /// Returns the numbers of the owner and the group of a file, which Gfarm has by name.
+    fn owner(&self, attr: &Attr<'_>) -> (u32, u32) {
+        let uid = self.mounter.uid_of(attr.user, &self.options, &self.maps);
+        (
+            uid,
+            self.mounter.gid_of(attr.group, &self.options, &self.maps),
+        )
     }
 
     /// Returns by what is decided what a local user may do.
@@ -212,7 +255,7 @@ impl Mount {
     pub(super) fn told(&self, seen: &Seen<'_>) -> Told {
         Told {
             observed: seen.observation(),
-            attributes: attributes(&seen.attr, &self.options, self.mounter),
+            attributes: attributes(&seen.attr, self.owner(&seen.attr)),
         }
     }
 
@@ -222,6 +265,7 @@ impl Mount {
         let usage = self.client.usage()?;
         let blocks = |kib: u64| kib / u64::from(BLOCK_KIB);
         Ok(Statistics {
+            id: self.id,
             block_bytes: BLOCK_KIB << 10,
             blocks: blocks(usage.used_kib.saturating_add(usage.avail_kib)),
             blocks_free: blocks(usage.avail_kib),
@@ -295,13 +339,13 @@ fn checked_key(context: &MountContext<'_>, key: keyring::Key) -> Result<Arc<keyr
 fn node(
     context: &MountContext<'_>,
     options: &Options,
-    entrance: &Arc<Entrance<Gfarm>>,
+    active_refs: &Arc<ActiveRefs<Gfarm>>,
 ) -> Result<Option<Node>> {
     let Some(description) = options.node() else {
         return Ok(None);
     };
-    let key = match keyring::with_key(&c_string(description)?, Key::parse) {
-        Ok(Some(key)) => key,
+    let secret = match Secret::find(&c_string(description)?) {
+        Ok(Some(secret)) => secret,
         Ok(None) => {
             context.fail(fmt!("cc_key: the key is not 32 hexadecimal digits"));
             return Err(EKEYREJECTED);
@@ -324,7 +368,11 @@ fn node(
         device: device.as_deref(),
         wish,
         service_level: byte(options.get(Setting::IbSl))?,
-        qkey: options.get(Setting::IbQkey),
+        // Who has not seen the address of the node does not reach it.
+        qkey: match options.get(Setting::IbQkey) {
+            0 => random_qkey(random::number()),
+            given => given,
+        },
     };
     let limits = Limits {
         serving: u16::try_from(options.get(Setting::IbNumRrpc)).map_err(|_| EINVAL)?,
@@ -333,7 +381,7 @@ fn node(
         read_us: u64::from(options.get(Setting::CcWaitMs)).saturating_mul(1000),
         rate_bytes: u64::from(options.get(Setting::CcShare)) << 20,
     };
-    let pages = Arc::new(CachedPages(entrance.clone()), GFP_KERNEL)?;
+    let pages = Arc::new(CachedPages(active_refs.clone()), GFP_KERNEL)?;
     let mut has_said = false;
     let find = || {
         place.find(|why| {
@@ -341,7 +389,7 @@ fn node(
             context.fail(fmt!("cc: {why}"));
         })
     };
-    let node = Node::new(find, &limits, key, pages);
+    let node = Node::new(find, &limits, secret, pages);
     let node = node.inspect_err(|error| {
         if !has_said {
             context.fail(fmt!("cc: the RDMA device has not enough ({error:?})"));

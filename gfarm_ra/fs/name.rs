@@ -11,6 +11,7 @@ use vfs_ext::{
     Inode,
     InodeRef,
     Kind,
+    Met,
     Name,
     SuperBlock,
     Validity, //
@@ -18,14 +19,18 @@ use vfs_ext::{
 
 use super::{
     attributes::Told,
-    node,
-    node::Node,
+    inode,
+    inode::{
+        is_within,
+        InodeData, //
+    },
     Gfarm, //
 };
 use crate::{
     net::Place,
     proto::{
         name,
+        options::Options,
         setting::Setting, //
     }, //
 };
@@ -40,12 +45,12 @@ pub(super) fn root(sb: &SuperBlock<Gfarm>) -> Result<InodeRef<'_, Gfarm>> {
     let place = Place::root()?;
     let told = mount.client().attributes(&place, |seen| mount.told(seen))?;
     let root = sb.inode(told.key(), &told.attributes, || {
-        Node::new(place.clone(), &told)
+        InodeData::new(place.clone(), &told)
     })?;
     if root.kind() != Kind::Directory {
         return Err(EIO);
     }
-    node::observe(&root, &told, &place)?;
+    inode::observe(&root, &told, &place)?;
     mount.publish(sb.device_minor())?;
     Ok(root)
 }
@@ -60,10 +65,10 @@ pub(super) fn inode<'a>(
     for _ in 0..INODES_MAX {
         let inode = dir.super_block().inode(told.key(), &told.attributes, || {
             let place = Place::new(parent, name, told.observed.id.inum)?;
-            Node::new(place, told)
+            InodeData::new(place, told)
         })?;
         let place = inode.data().place_of(parent, name)?;
-        match node::observe(&inode, told, &place) {
+        match inode::observe(&inode, told, &place) {
             // Those that have it open keep it; from now on it is not found by its number.
             Err(ESTALE) if inode.kind() == Kind::Regular => inode.unhash(),
             observed => return observed.map(|()| inode),
@@ -72,7 +77,12 @@ pub(super) fn inode<'a>(
     Err(ESTALE)
 }
 
-/// Looks up a name that the kernel does not know.
+/// Looks up a name that the kernel does not know; `None` if there is no such one. Sleeps, killable.
+///
+/// # Errors
+///
+/// `ENAMETOOLONG` or `EINVAL` for a name that Gfarm does not have, `ESTALE` if the directory is not
+/// where it was, the server's error, and that of a wait that was ended.
 pub(super) fn lookup<'a>(
     dir: &'a Inode<Gfarm>,
     name: &[u8],
@@ -90,20 +100,29 @@ pub(super) fn lookup<'a>(
     inode(dir, &parent, name, &told).map(Some)
 }
 
-/// Returns whether what the kernel remembers of a name still holds.
+/// Returns whether a name still leads to the inode that the kernel remembers. Asks gfmd if the name
+/// is too old, or is forced to be asked; then it sleeps, killable.
+///
+/// # Errors
+///
+/// Those of [`lookup`].
 pub(super) fn revalidate(dir: &Inode<Gfarm>, name: &Name<'_, Gfarm>) -> Result<Validity> {
     let sb = dir.super_block();
     let mount = sb.data();
-    let max_s = mount.options().get(Setting::Actimeo);
+    let options = mount.options();
     let parent = dir.data().place();
     let child = name::Name::new(name.bytes).map_err(|reason| Error::from(reason.errno()))?;
-    let file = name.inode.filter(|inode| inode.kind() == Kind::Regular);
-    // The open asks by this name itself, and finds out if it leads to another file now.
-    let is_asked = name.is_opened && file.is_some();
-    // Where there was no file, nothing but the question here finds one.
-    let is_missed = name.is_opened && name.inode.is_none();
-    let is_young = u64::from(name.age_ms) < u64::from(max_s) * 1000;
-    if !name.is_forced && (is_asked || is_young && !is_missed) {
+    let met = Met {
+        kind: name.inode.map(Inode::kind),
+        age_ms: name.age_ms,
+        is_forced: name.is_forced,
+        is_opened: name.is_opened,
+    };
+    let is_granted = || {
+        name.inode
+            .is_some_and(|file| file.data().is_granted(options))
+    };
+    if holds(options, &met, is_granted) {
         return Ok(Validity::Assumed);
     }
     let now = mount
@@ -114,6 +133,18 @@ pub(super) fn revalidate(dir: &Inode<Gfarm>, name: &Name<'_, Gfarm>) -> Result<V
         (None, None) => Ok(Validity::Confirmed),
         (None, Some(_)) | (Some(_), None) => Ok(Validity::Gone),
     }
+}
+
+/// Returns whether a name is taken to hold, without a question here. `is_granted` tells of a file
+/// whether it is opened without a question.
+pub(super) fn holds(options: &Options, name: &Met, is_granted: impl FnOnce() -> bool) -> bool {
+    let is_file = name.kind == Some(Kind::Regular);
+    // The open asks by this name itself, and finds out if it leads to another file now.
+    let is_asked = name.is_opened && is_file && !is_granted();
+    // Where there was no file, nothing but the question here finds one.
+    let is_missed = name.is_opened && name.kind.is_none() && !options.is_nocto();
+    let is_young = is_within(name.age_ms.into(), options.get(Setting::Actimeo));
+    !name.is_forced && (is_asked || is_young && !is_missed)
 }
 
 /// Returns whether a name still leads to `inode`, and takes its attributes.
@@ -127,7 +158,7 @@ fn confirm(
         return Ok(Validity::Gone);
     }
     let place = inode.data().place_of(parent, name)?;
-    match node::observe(inode, told, &place) {
+    match inode::observe(inode, told, &place) {
         Ok(()) => Ok(Validity::Confirmed),
         Err(ESTALE) => Ok(Validity::Gone),
         Err(error) => Err(error),

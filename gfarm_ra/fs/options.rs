@@ -15,14 +15,35 @@ use vfs_ext::{
     OptionError, //
 };
 
-use crate::proto::options::{
-    OptionError as Reason,
-    Options, //
+use crate::proto::{
+    id_map::{
+        Maps,
+        Text, //
+    },
+    options::{
+        OptionError as Reason,
+        Options, //
+    }, //
 };
 
 forward_display! {
+    Maps<Bytes>,
     Options,
     Reason<'_>,
+}
+
+/// The entries of a map.
+#[derive(Default, PartialEq)]
+pub(crate) struct Bytes(KVVec<u8>);
+
+impl Text for Bytes {
+    fn get(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> bool {
+        self.0.extend_from_slice(bytes, GFP_KERNEL).is_ok()
+    }
 }
 
 /// Returns the options that are in force if none is given. They pass through the stack here, and
@@ -34,7 +55,10 @@ fn defaults() -> Result<UniqueArc<Options>> {
 
 /// The options that were given so far. They are on the heap: they are too large for the stack.
 #[derive(Default)]
-pub(crate) struct Collected(Option<UniqueArc<Options>>);
+pub(crate) struct Collected {
+    options: Option<UniqueArc<Options>>,
+    maps: Maps<Bytes>,
+}
 
 impl Collected {
     /// Takes one option.
@@ -44,11 +68,17 @@ impl Collected {
         name: &[u8],
         value: Option<&[u8]>,
     ) -> Result<(), OptionError> {
-        let options = self.options().map_err(|_| {
-            context.fail(fmt!("out of memory"));
-            OptionError::Explained
-        })?;
-        match options.set(name, value) {
+        let taken = match self.maps.set(name, value) {
+            Some(taken) => taken,
+            None => {
+                let options = self.options().map_err(|_| {
+                    context.fail(fmt!("out of memory"));
+                    OptionError::Explained
+                })?;
+                options.set(name, value)
+            }
+        };
+        match taken {
             Ok(()) => Ok(()),
             Err(Reason::Unknown(_)) => Err(OptionError::Unknown),
             Err(reason) => {
@@ -59,25 +89,36 @@ impl Collected {
     }
 
     fn options(&mut self) -> Result<&mut Options> {
-        if self.0.is_none() {
-            self.0 = Some(defaults()?);
+        if self.options.is_none() {
+            self.options = Some(defaults()?);
         }
-        self.0.as_deref_mut().ok_or(ENOMEM)
+        self.options.as_deref_mut().ok_or(ENOMEM)
     }
 
     /// Returns the options, if those that are required were given, and all have an effect.
-    pub(super) fn finish(mut self, context: &MountContext<'_>) -> Result<Arc<Options>> {
+    pub(super) fn finish(
+        mut self,
+        context: &MountContext<'_>,
+    ) -> Result<(Arc<Options>, Maps<Bytes>)> {
         if let Err(reason) = self.options()?.check() {
             context.fail(fmt!("{reason}"));
             return Err(reason.errno().into());
         }
-        self.0.map(Into::into).ok_or(EINVAL)
+        Ok((self.options.ok_or(EINVAL)?.into(), self.maps))
     }
 
     /// Checks the options of a remount: none, or those that are in force. `mount(8)` gives all that
     /// `/proc/mounts` shows, so the descriptions of keys may be missing.
-    pub(super) fn check_same(self, context: &MountContext<'_>, in_force: &Options) -> Result {
-        if self.0.is_none_or(|given| given.is_shown_as(in_force)) {
+    pub(super) fn check_same(
+        self,
+        context: &MountContext<'_>,
+        in_force: &Options,
+        maps: &Maps<Bytes>,
+    ) -> Result {
+        let is_none = self.options.is_none() && self.maps.is_empty();
+        let options = self.options;
+        let is_shown = options.is_none_or(|given| given.is_shown_as(in_force));
+        if is_none || (is_shown && self.maps == *maps) {
             return Ok(());
         }
         context.fail(fmt!("options cannot be changed by a remount"));

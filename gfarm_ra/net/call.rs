@@ -75,7 +75,7 @@ pub(super) struct Call {
     number: AtomicU64,
 }
 
-/// What has come of a question, for who has asked it.
+/// The answer to a question, for the task that has asked it.
 #[derive(Clone, Copy)]
 pub(super) struct Answered {
     outcome: Result<(), Trouble>,
@@ -106,9 +106,9 @@ struct State {
     answer: KVVec<u8>,
     /// The memory that was allocated with the call, while a longer answer has more.
     reserve: KVVec<u8>,
-    /// There was no memory for more of it.
+    /// Whether there was no memory for more of the answer.
     is_short: bool,
-    /// How much of the answer that connection has received which receives it.
+    /// The part of the answer that the connection which receives it has received.
     progress: Option<Answer>,
     outcome: Result<(), Trouble>,
     /// The process that has answered.
@@ -218,6 +218,10 @@ impl Call {
     }
 
     /// Waits for the answer. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` when the task is killed; the call is under way then.
     pub(super) fn wait(&self) -> Result {
         self.done.wait_killable()
     }
@@ -388,13 +392,14 @@ pub(super) struct Receiver<'c> {
     answer: Answer,
 }
 
-/// What follows a step of a receipt.
+/// The result of a step of a receipt.
 pub(super) enum Step {
     /// More bytes are needed, at least so many.
     NeedMore(usize),
-    /// So many bytes were taken.
+    /// The number of bytes that were taken.
     Taken(usize),
-    /// So many bytes were taken, the last ones; the server has answered with an error, or not.
+    /// The number of bytes that were taken, the last ones; the server has answered with an error,
+    /// or not.
     Last(usize, Result<(), Fault>),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a mount asks of its servers.
+//! The requests of a mount to its servers.
 
 use core::net::SocketAddr;
 
@@ -161,7 +161,12 @@ impl Client {
         result.ok_or(EIO)
     }
 
-    /// Returns the target of a symbolic link.
+    /// Returns the target of a symbolic link. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if its name is gone, `ESTALE` if it leads to another object, the server's error,
+    /// and that of a wait that was ended.
     pub(crate) fn read_link(&self, place: &Arc<Place>) -> Result<KVec<u8>> {
         let call = Call::new(Kind::Link, place.path(None)?)?;
         let mut target = KVec::new();
@@ -220,7 +225,11 @@ impl Client {
         ended.map(|_| count)
     }
 
-    /// Asks how full the file system is.
+    /// Asks gfmd for the space of the file system. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// The server's error, and that of a wait that was ended.
     pub(crate) fn usage(&self) -> Result<Usage> {
         let call = Call::new(Kind::Usage, KVec::new())?;
         let mut usage = None;
@@ -259,6 +268,16 @@ impl Client {
         Ok((stream, result.ok_or(EIO)?))
     }
 
+    /// Makes an open file of which gfmd is asked when it is read: it is an error then if the name
+    /// leads to another content. May sleep.
+    pub(crate) fn open_later<P: Pages>(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        content: &Arc<Content>,
+    ) -> Result<Arc<Stream<P>>> {
+        Stream::new(self, Reader::new(self, place, content)?.opened_later())
+    }
+
     /// Logs in with another key from now on. Sleeps.
     ///
     /// # Errors
@@ -268,7 +287,7 @@ impl Client {
         self.setup.key.replace(key)
     }
 
-    /// Has all requests and reads fail that wait now, as `umount -f` asks.
+    /// Fails all requests and reads that wait now, as `umount -f` asks. Sleeps.
     pub(crate) fn interrupt(&self) {
         self.setup.interrupt();
         self.link.interrupt();
@@ -341,12 +360,18 @@ impl Client {
             let interrupts = self.setup.interrupts();
             let begun_ms = self.setup.now_ms();
             let mut backoff = Backoff::NEW;
+            let mut was_full = false;
             loop {
                 self.link.ask(call, kind)?;
                 let trouble = match call.read(&mut each) {
                     Ok(()) => return Ok(()),
                     Err(trouble) => trouble,
                 };
+                let is_full = trouble.fault == Fault::Server(GfarmError::TOO_MANY_OPEN_FILES);
+                if is_full && !core::mem::replace(&mut was_full, true) {
+                    self.descriptors.make_room(interrupts)?;
+                    continue;
+                }
                 let waited_ms = self.setup.now_ms().saturating_sub(begun_ms);
                 let is_late = waited_ms >= self.setup.reconnect_timeout_ms().into();
                 let is_busy = matches!(trouble.fault, Fault::Server(_))

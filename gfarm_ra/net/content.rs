@@ -32,7 +32,7 @@ use crate::proto::{
     replica::HostId, //
 };
 
-/// What gfmd has told of an object.
+/// An observation of an object by gfmd.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     /// Its attributes.
@@ -93,7 +93,7 @@ impl Content {
     }
 
     /// Takes note that the file is open by a stream, see [`Label::begin`].
-    pub(super) fn begin(&self, opening: Opening, epoch: u32) {
+    pub(super) fn begin(&self, opening: Opening, epoch: Option<u32>) {
         self.label.lock().begin(opening, epoch);
     }
 

@@ -22,6 +22,7 @@ use kernel::{
 use kernel_ext::{
     memory,
     new_wait_queue,
+    ratelimit::RateLimit,
     sync::WaitQueue, //
 };
 
@@ -33,6 +34,7 @@ use crate::proto::{
     },
     reclaim::{
         self,
+        Given,
         ASKED_MAX,
         PATIENCE_MS,
         SLICE_MS, //
@@ -40,15 +42,18 @@ use crate::proto::{
     setting::Setting, //
 };
 
+/// Says that all are in use once a minute: each file that is opened finds it out.
+static IN_USE: RateLimit = RateLimit::new(60_000, 1);
+
 /// An open file, which may have a descriptor.
 pub(super) trait Holder: Send + Sync {
     /// Returns what is known of it, by its number among the holders; `None` if it has no
     /// descriptor.
     fn look(&self, number: u64) -> Option<reclaim::Holder>;
 
-    /// Gives the descriptor back, if no read waits for it, or has a worker do so. Returns whether
-    /// it has done one of both. Waits for no server.
-    fn give_back(self: Arc<Self>) -> bool;
+    /// Gives the descriptor back, if no read waits for it, or has a worker do so. Waits for no
+    /// server.
+    fn give_back(self: Arc<Self>) -> Given;
 }
 
 /// The descriptors of a mount.
@@ -59,7 +64,7 @@ pub(super) struct Descriptors {
     count: SpinLock<Count>,
     #[pin]
     holders: Mutex<Holders>,
-    /// There is one less.
+    /// The tasks that wait for room, which are woken when there may be some.
     #[pin]
     changed: WaitQueue,
 }
@@ -209,11 +214,30 @@ impl Descriptors {
         match late {
             Late::Has => Ok(Some(Lease::new(self))),
             Late::Wait => Ok(None),
-            Late::Fail => Err(ENFILE),
+            Late::Fail => {
+                if let Some(_suppressed) = IN_USE.allow() {
+                    pr_warn!(
+                        "gfmd has no room for another open file, and all are being read, or \
+                         their file servers do not answer: an open fails; allow more by \
+                         max_open_files in gfmd.conf, and open_files=\n"
+                    );
+                }
+                Err(ENFILE)
+            }
         }
     }
 
-    /// Has tasks that wait see that waits are interrupted.
+    /// gfmd has refused a question, as it has no room for another descriptor: has files give theirs
+    /// back until there are few enough. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`take`](Self::take).
+    pub(super) fn make_room(self: &Arc<Self>, interrupts: u32) -> Result {
+        self.take(interrupts).map(drop)
+    }
+
+    /// Tells waiting tasks that waits are interrupted.
     pub(super) fn interrupt(&self) {
         self.changed.wake_all();
     }
@@ -225,9 +249,9 @@ impl Descriptors {
         Lease::new(self)
     }
 
-    /// gfmd has no room for another one.
-    pub(super) fn lower(&self) {
-        self.count.lock().lower();
+    /// gfmd has no room for another one. Returns whether that is news.
+    pub(super) fn lower(&self) -> bool {
+        self.count.lock().lower()
     }
 
     /// The process is given up, as it has no room for another one.
@@ -256,25 +280,37 @@ impl Descriptors {
         has_one.then(|| Lease::new(self))
     }
 
-    /// Has the file give its descriptor back that was not read for the longest time, and can, if
-    /// not enough are about to do so.
+    /// Asks the files that were not read for the longest time, and can, to give their descriptors
+    /// back, if not enough files are about to do so: one for which a gfsd is asked first, or as
+    /// many as are wanted that only gfmd has open.
     fn reclaim(&self) {
-        for holder in self.first().into_iter().flatten() {
-            if holder.give_back() {
-                return;
+        let mut wanted = self.count.lock().wanted();
+        let mut has_given = true;
+        while core::mem::replace(&mut has_given, false) {
+            for holder in self.first(wanted).into_iter().flatten() {
+                match holder.give_back() {
+                    Given::Kept => {}
+                    Given::Asked => return,
+                    Given::Closing => {
+                        wanted = wanted.saturating_sub(1);
+                        has_given = true;
+                    }
+                }
+                if wanted == 0 {
+                    return;
+                }
             }
         }
     }
 
     /// Returns the files to be asked for their descriptors.
-    fn first(&self) -> [Option<Arc<dyn Holder>>; ASKED_MAX] {
+    fn first(&self, wanted: usize) -> [Option<Arc<dyn Holder>>; ASKED_MAX] {
         let holders = self.holders.lock();
         let known = || {
             let list = holders.list.iter();
             list.filter_map(|(number, holder)| Some((holder.look(*number)?, holder)))
         };
-        let waiting = self.count.lock().waiting();
-        let first = reclaim::first(known, self.setup.now_ms(), waiting);
+        let first = reclaim::first(known, self.setup.now_ms(), wanted);
         first.map(Option::<&Arc<dyn Holder>>::cloned)
     }
 }

@@ -116,6 +116,10 @@ impl Connection {
     }
 
     /// Waits for a turn. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` when the task is killed.
     pub(super) fn turn(&self) -> Result<Turn<'_>> {
         Ok(Turn {
             connection: self,

@@ -84,7 +84,7 @@ pub(super) struct Host {
     port: u16,
     /// `None` if each connection looks its name up.
     address: Option<IpAddr>,
-    /// It has an address, or a name that may have one.
+    /// The gfsd has an address, or a name that may have one.
     is_reachable: bool,
     /// Its address, as it was known last, is one of this machine.
     is_near: AtomicBool,
@@ -106,14 +106,14 @@ struct State {
     sockets: KVec<Arc<TcpStream>>,
     is_loss_logged: bool,
     is_name_logged: bool,
-    /// Of the last file it has told the same as gfmd.
+    /// The gfsd has told the same of the last file as gfmd.
     did_agree: bool,
 }
 
 struct Pooled {
     connection: Arc<Connection>,
     users: u32,
-    /// Since when it has no user, in milliseconds.
+    /// The time since which it has no user, in milliseconds.
     since_ms: u64,
 }
 
@@ -124,7 +124,7 @@ pub(super) struct Hosts {
     queue: Arc<WorkQueue>,
     #[pin]
     known: Mutex<KVVec<Arc<Host>>>,
-    /// When connections are looked at that are not used, in milliseconds.
+    /// The time at which unused connections are looked at, in milliseconds.
     #[pin]
     looks_at_ms: SpinLock<Option<u64>>,
     #[pin]
@@ -247,7 +247,7 @@ impl Hosts {
     }
 }
 
-/// What a user of a gfsd gets next.
+/// The connection that a user of a gfsd gets next.
 enum Choice {
     Take(Arc<Connection>),
     Make,
@@ -287,7 +287,11 @@ impl Host {
         self.state.lock().sockets.pop()
     }
 
-    /// Takes a connection that no other file uses, or makes one, or shares one. Sleeps.
+    /// Takes a connection that no other file uses, or makes one, or shares one. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// The reason why no connection could be made.
     pub(super) fn take(
         &self,
         setup: &Arc<Setup>,

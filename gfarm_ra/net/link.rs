@@ -90,13 +90,13 @@ pub(super) struct Link {
     servers: KVec<SocketAddr>,
     #[pin]
     state: SpinLock<State>,
-    /// Whose turn it is to send, which may last as long as gfmd takes nothing.
+    /// The turn to send, which may last as long as gfmd takes nothing.
     #[pin]
     senders: Turns,
     /// Locked by who sends, whom the end of the connection ends, and by who changes that.
     #[pin]
     output: Mutex<()>,
-    /// For who receives.
+    /// The bytes for the thread that receives.
     #[pin]
     input: Mutex<Input>,
     /// The state has changed, or there is room in the queue.
@@ -129,11 +129,11 @@ struct State {
     closes: Ring<Closing>,
     /// The number of questions so far, see [`Asked`](crate::proto::identity::Asked).
     asked: u64,
-    /// What this connection has sent of them.
+    /// The calls that this connection has sent.
     conversation: Conversation<Arc<Call>, Answered>,
     /// The number of waiters for a process.
     awaited: u32,
-    /// How often waiting was given up, and the last reason.
+    /// The number of times that waiting was given up, and the last reason.
     given_up: u32,
     reason: Error,
     /// The index of the next server to connect to.
@@ -304,7 +304,7 @@ impl Link {
         Err(EIO)
     }
 
-    /// Has the worker run.
+    /// Queues the worker.
     fn kick(self: &Arc<Self>) {
         // It may be queued already.
         self.setup.on_queue(Workers::Link, |queue| {
@@ -371,7 +371,7 @@ impl Link {
         socket.send_rest(bytes, sent, self.setup.receive_timeout_ms())
     }
 
-    /// Nothing can be sent any more: who receives sees the end of the connection.
+    /// Ends the connection for sending: the thread that receives sees its end.
     fn break_off(&self, socket: &TcpStream) {
         self.state.lock().conversation.broken();
         socket.shutdown();

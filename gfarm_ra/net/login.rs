@@ -47,6 +47,11 @@ use crate::proto::{
 const INPUT_LEN: usize = 128;
 
 /// Creates a socket; the caller makes it known before it connects, so that it can be shut down.
+/// Sleeps.
+///
+/// # Errors
+///
+/// `ENOMEM`, and those of the network, as for a family of addresses that the machine does not have.
 pub(super) fn socket(setup: &Setup, to: SocketAddr) -> Result<Arc<TcpStream>> {
     let socket = TcpStream::new(&setup.namespace, to)?;
     let silence_s = setup.options.get(Setting::ReceiveTimeout);
@@ -59,6 +64,10 @@ pub(super) fn socket(setup: &Setup, to: SocketAddr) -> Result<Arc<TcpStream>> {
 }
 
 /// Connects and authenticates, in at most `timeout_ms` milliseconds. Sleeps, killable.
+///
+/// # Errors
+///
+/// The error of the network, a refusal of the server, or [`Fault::TimedOut`].
 pub(super) fn login(setup: &Setup, socket: &TcpStream, timeout_ms: u32) -> Result<(), Trouble> {
     let end_ms = setup.end_ms(timeout_ms);
     socket.connect(timeout_ms)?;

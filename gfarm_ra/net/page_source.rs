@@ -7,7 +7,7 @@ use net_ext::Destination;
 
 use crate::proto::attr::FileId;
 
-/// How a read ends. What was confirmed by [`Pages::progress`] counts in any case.
+/// The end of a read. Bytes that were confirmed by [`Pages::progress`] count in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The memory is full, or as much of it as could be read; the rest is asked for again.
@@ -53,12 +53,12 @@ pub(crate) trait Pages: Send + 'static {
     fn end(self, how: Ending);
 }
 
-/// What a source has written into pages.
+/// The bytes that a source has written into pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// All that was missing.
+    /// The source has written all that was missing.
     All,
-    /// All up to the end of the file.
+    /// The source has written all up to the end of the file.
     UpToEnd,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum Filled {
 ///
 /// [`Content`]: super::Content
 pub(crate) trait PageSource {
-    /// Why nothing came that could be used.
+    /// The reason why the source gave no bytes of use.
     type Fault;
 
     /// Writes bytes of the content `id` into `pages`, from the first missing one on.

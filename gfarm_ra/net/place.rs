@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where an object is in the tree of gfmd.
+//! The place of an object in the tree of gfmd.
 
 use core::iter;
 

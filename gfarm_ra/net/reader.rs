@@ -85,15 +85,16 @@ pub(super) struct Reader {
     /// The stream by which the label of the content knows this reader.
     opening: Opening,
     machine: OpenFile,
-    /// What the machine has decided and was not carried out.
+    /// The effect that the machine has decided and that was not carried out.
     effect: Effect,
     /// The right to the descriptor at gfmd, while there is one.
     lease: Option<Lease>,
     /// The connection to the gfsd, while it is taken.
     taken: Option<Taken>,
-    /// What gfmd has told of the content with the descriptor.
+    /// The state of the content that gfmd has told with the descriptor.
     closed: Closed,
-    /// Why the last attempt has failed, for the log; `None` if no gfsd has an address here.
+    /// The reason why the last attempt has failed, for the log; `None` if no gfsd has an address
+    /// here.
     reason: Option<Fault>,
     /// Tells whether the file was opened to the end: then the label judges the object that is found
     /// when it is opened again, and before that the task that opens it does.
@@ -135,7 +136,7 @@ impl Reader {
         self.opening
     }
 
-    /// Has the file opened by another name from now on.
+    /// Opens the file by another name from now on.
     pub(super) fn rename(&mut self, naming: Naming) {
         self.naming = naming;
     }
@@ -213,7 +214,7 @@ impl Reader {
                         return Err(error);
                     }
                 }
-                let event = self.open_at_gfmd(take);
+                let event = self.open_with_room(interrupts, take);
                 // Until now it has kept the number of the object from others.
                 self.close_at_gfmd(old, None);
                 let event = event?;

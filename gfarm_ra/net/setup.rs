@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all connections of a mount share.
+//! The state that all connections of a mount share.
 
 use core::fmt;
 
@@ -64,7 +64,7 @@ impl<T: fmt::Display> kernel::fmt::Display for Shown<T> {
     }
 }
 
-/// Why there is no answer: for the state machines, and for the task that waits.
+/// The reason why there is no answer: for the state machines, and for the task that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trouble {
     pub(super) fault: Fault,
@@ -95,9 +95,9 @@ impl From<Error> for Trouble {
 /// Workers of a mount, which have a queue each.
 #[derive(Clone, Copy)]
 pub(super) enum Workers {
-    /// Those of files.
+    /// The workers of files.
     Files,
-    /// Those of files that give their descriptors back.
+    /// The workers of files that give their descriptors back.
     Closing,
     /// The closer of descriptors at gfmd.
     Descriptors,
@@ -105,7 +105,7 @@ pub(super) enum Workers {
     Link,
 }
 
-/// What all connections of a mount share.
+/// The state that all connections of a mount share.
 #[pin_data]
 pub(super) struct Setup {
     pub(super) namespace: Namespace,
@@ -115,7 +115,7 @@ pub(super) struct Setup {
     pub(super) stats: Stats,
     /// The begin of the clock.
     born: Instant<Monotonic>,
-    /// How often all that waits was asked to fail.
+    /// The number of times that all waits were told to fail.
     interrupts: AtomicU32,
     is_closed: AtomicBool,
     /// Waits that are interrupted.
@@ -124,14 +124,14 @@ pub(super) struct Setup {
     /// `None` when the mount has ended. The workers run on it, so none of them may own it.
     #[pin]
     queue: SpinLock<Option<Arc<WorkQueue>>>,
-    /// That of the connection to gfmd. Workers of files wait for its worker, so it needs neither
-    /// their places nor their rescuer.
+    /// The queue of the connection to gfmd. Workers of files wait for its worker, so it needs
+    /// neither their places nor their rescuer.
     #[pin]
     link_queue: SpinLock<Option<Arc<WorkQueue>>>,
-    /// That of files which give their descriptors back. Workers of files wait for them as well.
+    /// The queue of files that give their descriptors back. Workers of files wait for them as well.
     #[pin]
     close_queue: SpinLock<Option<Arc<WorkQueue>>>,
-    /// That of the closer of descriptors at gfmd. All others of files wait for it.
+    /// The queue of the closer of descriptors at gfmd. All other workers of files wait for it.
     #[pin]
     fd_queue: SpinLock<Option<Arc<WorkQueue>>>,
 }

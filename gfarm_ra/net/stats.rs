@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the connections of a mount have done: its counters, and the tracepoints beside them.
+//! The counters of what the connections of a mount have done, and the tracepoints beside them.
 
 use kernel::{
     fmt,
@@ -20,7 +20,7 @@ use crate::proto::request::{
 /// The requests of one kind.
 #[derive(Default)]
 struct Requests {
-    /// Those that were answered.
+    /// The requests that were answered.
     count: AtomicU64,
     /// The time that they took, in microseconds.
     us: AtomicU64,
@@ -31,10 +31,10 @@ struct Requests {
 /// The connections to one kind of server.
 #[derive(Default)]
 struct Connections {
-    /// Those that were made.
+    /// The connections that were made.
     made: AtomicU64,
-    /// To gfmd: requests that were sent again. To gfsds: files that were opened again, by another
-    /// replica or after a restart.
+    /// The repetitions: at gfmd requests that were sent again, at gfsds files that were opened
+    /// again, by another replica or after a restart.
     again: AtomicU64,
 }
 

@@ -53,6 +53,7 @@ use crate::proto::{
     identity::Opening,
     reclaim::{
         self,
+        Given,
         Held, //
     },
     replica::HostId, //
@@ -90,30 +91,31 @@ pub(crate) struct Stream<P: Pages> {
     opening: Opening,
 }
 
-/// What the worker of an open file works on.
+/// The state of an open file for its worker.
 #[pin_data]
 struct Inner<P: Pages> {
     client: Arc<Client>,
     #[pin]
     waiting: SpinLock<Ring<P>>,
-    /// There is room for another read.
+    /// The tasks that wait for room for another read.
     #[pin]
     room: WaitQueue,
     is_released: AtomicBool,
     /// The worker runs.
     is_served: AtomicBool,
-    /// What gfmd has for it; when it was used last, in milliseconds.
+    /// The descriptor that gfmd has for it, and the time at which it was used last, in
+    /// milliseconds.
     #[pin]
     held: SpinLock<Held>,
     used_ms: AtomicU64,
     /// The gfsd at which it is open, or [`NO_HOST`].
     host: AtomicU64,
-    /// Since when another file needs the descriptor, or [`NOT_ASKED`].
+    /// The time since which another file needs the descriptor, in milliseconds, or [`NOT_ASKED`].
     asked_ms: AtomicU64,
     /// The name that the worker is to open the file by, if it is another one.
     #[pin]
     renamed: SpinLock<Option<Naming>>,
-    /// For the worker only.
+    /// The reads that the worker serves; only the worker takes the lock.
     #[pin]
     serving: Mutex<Serving<P>>,
     #[pin]
@@ -128,7 +130,7 @@ impl_has_work! {
     impl{P: Pages} HasWork<Self, CLOSING> for Inner<P> { self.closing }
 }
 
-/// What a worker has taken.
+/// The reads that a worker has taken.
 struct Serving<P> {
     reader: Reader,
     /// The reads that are being carried out; there is room for a batch.
@@ -137,11 +139,12 @@ struct Serving<P> {
 }
 
 impl<P: Pages> Stream<P> {
-    /// Makes a file that gfmd has opened. May sleep.
+    /// Makes a file that gfmd has opened, or will open when it is read. May sleep.
     pub(super) fn new(client: &Arc<Client>, reader: Reader) -> Result<Arc<Self>> {
         const { assert!(Ring::<P>::bytes(READS_MAX) <= READS_BYTES) };
         let waiting = Ring::new(READS_MAX)?;
         let (content, opening) = (reader.content().clone(), reader.opening());
+        let held = Held::new(reader.has_descriptor());
         let serving = Serving {
             reader,
             batch: KVec::with_capacity(BATCH_MAX, GFP_KERNEL)?,
@@ -154,7 +157,7 @@ impl<P: Pages> Stream<P> {
                 room <- new_wait_queue!("Stream::room"),
                 is_released: AtomicBool::new(false),
                 is_served: AtomicBool::new(false),
-                held <- new_spinlock!(Held::OPENED, "Stream::held"),
+                held <- new_spinlock!(held, "Stream::held"),
                 used_ms: AtomicU64::new(client.setup().now_ms()),
                 host: AtomicU64::new(NO_HOST),
                 asked_ms: AtomicU64::new(NOT_ASKED),
@@ -174,14 +177,14 @@ impl<P: Pages> Stream<P> {
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Those who have the file open read by this stream, for which gfmd holds a descriptor in the
-    /// process `epoch`.
-    pub(crate) fn begin(&self, epoch: u32) {
+    /// Notes that tasks which have the file open read by this stream, for which gfmd holds a
+    /// descriptor in the process `epoch`, if it does.
+    pub(crate) fn begin(&self, epoch: Option<u32>) {
         self.content.begin(self.opening, epoch);
         self.inner.held.lock().begin();
     }
 
-    /// Has the file opened by another name, if it has to be opened again. May sleep.
+    /// Opens the file by another name, if it has to be opened again. May sleep.
     pub(crate) fn rename(&self, place: &Arc<Place>) -> Result {
         let naming = Naming::new(place)?;
         let before = self.inner.renamed.lock().replace(naming);
@@ -220,7 +223,7 @@ impl<P: Pages> Inner<P> {
         self.waiting.lock().push(pages)
     }
 
-    /// Has the worker run.
+    /// Queues the worker.
     fn start(self: &Arc<Self>) {
         let setup = self.client.setup();
         // It may be queued already.
@@ -345,20 +348,20 @@ impl<P: Pages> Holder for Inner<P> {
         })
     }
 
-    fn give_back(self: Arc<Self>) -> bool {
+    fn give_back(self: Arc<Self>) -> Given {
         // Who reads has the lock.
         let Some(mut serving) = self.serving.try_lock() else {
-            return false;
+            return Given::Kept;
         };
         if !self.is_idle(&serving) {
             self.note(&serving);
-            return false;
+            return Given::Kept;
         }
         if serving.reader.host().is_none() {
             // Only gfmd has it, for whose answer no task waits.
             serving.reader.give_back();
             self.note(&serving);
-            return true;
+            return Given::Closing;
         }
         let setup = self.client.setup();
         self.asked_ms.store(setup.now_ms(), Ordering::Relaxed);
@@ -367,7 +370,7 @@ impl<P: Pages> Holder for Inner<P> {
         let queued = setup.on_queue(Workers::Closing, |queue| {
             drop(queue.enqueue::<_, CLOSING>(self.clone()))
         });
-        queued.is_some()
+        queued.map_or(Given::Kept, |()| Given::Asked)
     }
 }
 

@@ -44,7 +44,7 @@ impl Drop for Secret {
 pub(crate) struct UserKey {
     #[pin]
     key: SpinLock<Arc<keyring::Key>>,
-    /// When the key expires that was read last, in seconds since 1970.
+    /// The expiry of the key that was read last, in seconds since 1970.
     expire_s: AtomicU32,
     /// The end of the key of which the log has said that it expires soon, in seconds since 1970.
     warned_s: AtomicU32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What gfmd tells about objects: attributes, entries of directories, hosts with a replica.
+//! The statements of gfmd about objects: attributes, entries of directories, hosts with a replica.
 
 use super::{
     name::{

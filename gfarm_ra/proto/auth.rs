@@ -158,7 +158,7 @@ impl From<Malformed> for AuthFailure {
     }
 }
 
-/// What the driver does next.
+/// The next action of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthStep {
     /// Send what the encoder holds, if it holds anything, receive at least this many bytes behind
@@ -182,15 +182,15 @@ enum State {
     Method,
     /// The answer to the request for a challenge, and the challenge.
     Challenge,
-    /// None: the driver computes.
+    /// No bytes: the driver computes.
     Digest,
     /// The answer to the digest.
     Verdict,
-    /// None: the driver looks for another key.
+    /// No bytes: the driver looks for another key.
     Renew,
-    /// None: the connection is authenticated.
+    /// No bytes: the connection is authenticated.
     Done,
-    /// None: it is not, and will not be.
+    /// No bytes: the connection is not authenticated, and will not be.
     Failed,
 }
 
@@ -343,7 +343,7 @@ impl<'u> Auth<'u> {
     }
 }
 
-/// Why a step did not end.
+/// The reason why a step did not end.
 enum Stop {
     NeedMore(usize),
     Failed(AuthFailure),

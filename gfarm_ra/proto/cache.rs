@@ -16,7 +16,7 @@
 //! | [`fragment`], [`tags`], [`reassembly`] | the parts in which pages are sent, and how they come to their places |
 //! | [`requester`] | the pages of one read, from other nodes |
 //! | [`gap`] | what of a read is left for the file server |
-//! | [`responder`], [`keep`], [`fetching`] | which requests of others are served, and with what |
+//! | [`responder`], [`keep`], [`read_table`] | which requests of others are served, and with what |
 //! | [`admission`] | how much a node does for others at a time |
 //! | [`place`] | which port and address of a device a node has |
 //! | [`counter`] | what is counted |
@@ -32,7 +32,6 @@ mod content;
 pub mod counter;
 pub mod directory;
 pub mod excluded;
-pub mod fetching;
 pub mod fragment;
 pub mod gap;
 pub mod gossip;
@@ -45,6 +44,7 @@ pub mod owner;
 pub mod pages;
 pub mod peer;
 pub mod place;
+pub mod read_table;
 pub mod reassembly;
 pub mod reply;
 pub mod request;

@@ -12,7 +12,7 @@ use super::gfm::Fd;
 /// The maximum number of descriptors that one question closes.
 pub const FDS_MAX: usize = 16;
 
-/// How long the first of them waits for others, in milliseconds.
+/// The time for which the first of them waits for others, in milliseconds.
 pub const DELAY_MS: u32 = 50;
 
 /// The number of descriptors that may wait to be closed before a file is opened anew which has one

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connection to gfmd has sent of the questions that are asked, and when a question is given
-//! back to who has asked it.
+//! Tells what a connection to gfmd has sent of the questions that are asked, and when a question is
+//! given back to who has asked it.
 //!
 //! Questions and answers have the same order and no marks between them: a byte too many, or too
 //! few, makes each later answer that to another question. Four rules keep them in step:
@@ -22,7 +22,7 @@ struct Begun<Q, A> {
     question: Q,
     /// The number of bytes that gfmd was sent.
     bytes: usize,
-    /// What gfmd has answered to these.
+    /// The answer of gfmd to these.
     answer: Option<A>,
 }
 
@@ -36,11 +36,11 @@ pub struct Conversation<Q, A> {
     sent: usize,
     /// The last one that was begun, until all of it was sent.
     begun: Option<Begun<Q, A>>,
-    /// It cannot be sent.
+    /// The connection cannot be sent on.
     is_broken: bool,
 }
 
-/// What is to be sent next.
+/// The question to send next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Next<Q> {
     /// The question.
@@ -51,14 +51,14 @@ pub struct Next<Q> {
     pub is_first: bool,
 }
 
-/// What the receiver does about questions that wait, on a connection that is there.
+/// The action of the receiver for questions that wait, on a connection that is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Receiver {
-    /// It receives an answer, or finds the connection lost.
+    /// The receiver receives an answer, or finds the connection lost.
     Receive,
-    /// It has another thread send, which has it run again, and ends.
+    /// The receiver lets another thread send, which queues the receiver again, and ends.
     HaveSent,
-    /// It ends.
+    /// The receiver ends.
     Rest,
 }
 

@@ -6,12 +6,12 @@
 /// be full of others, which gfmd keeps for gfsds that do not answer.
 pub const TELLS_MIN: usize = 64;
 
-/// How long a process is kept at least that has no room for another descriptor, in milliseconds:
-/// gfmds that lose many descriptors are not asked for processes without a pause. That it is older
-/// says nothing of why it is full, see [`Count::kept_ms`].
+/// The least time for which a process is kept that has no room for another descriptor, in
+/// milliseconds: gfmds that lose many descriptors are not asked for processes without a pause. That
+/// it is older says nothing of why it is full, see [`Count::kept_ms`].
 pub const FULL_MS_MIN: u64 = 30_000;
 
-/// How often that time doubles at most: to about an hour.
+/// The maximum number of times that the time doubles: to about an hour.
 const DOUBLED_MAX: u32 = 7;
 
 /// The descriptors of a mount, and the tasks that wait for one.
@@ -19,7 +19,7 @@ const DOUBLED_MAX: u32 = 7;
 pub struct Count {
     /// The maximum of the mount.
     most: usize,
-    /// That of the process, which may have room for fewer.
+    /// The maximum of the process, which may have room for fewer.
     max: usize,
     /// Number that was open when a process was full: the most of this one, or that of the one
     /// before which was given up for it.
@@ -28,26 +28,30 @@ pub struct Count {
     peak: usize,
     /// The number of processes in a row that never had [`TELLS_MIN`] open, and were given up.
     small: u32,
-    /// Those that are open, or being opened or closed.
+    /// The descriptors that are open, or being opened or closed.
     open: usize,
-    /// Those of them that gfmd is to close, up to the moment at which others may have them.
+    /// The open descriptors that gfmd is to close, up to the moment at which others may have them.
     closing: usize,
     waiting: usize,
 }
 
-/// What a task does that has waited as long as it may.
+/// One of so many files gives its descriptor back beside the one that another file needs: gfmd is
+/// asked once to close several.
+const TOGETHER: usize = 64;
+
+/// The action of a task that has waited as long as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// It has one: one was given back at the last moment.
+    /// The task has a descriptor: one was given back at the last moment.
     Has,
-    /// It waits as long again: gfmd closes some, and there is room then.
+    /// The task waits as long again: gfmd closes some, and there is room then.
     Wait,
-    /// It fails.
+    /// The task fails.
     Fail,
 }
 
 impl Count {
-    /// Begins with none; a task waits while there are `max`.
+    /// Returns the count of no descriptor; a task waits while there are `max`.
     pub const fn new(max: usize) -> Self {
         Self {
             most: max,
@@ -90,12 +94,15 @@ impl Count {
     }
 
     /// The process has no room for another one: tasks wait from now on while there are nearly as
-    /// many, so that files give theirs back. Walks need some, too.
-    pub fn lower(&mut self) {
+    /// many, so that files give theirs back. Walks need some, too. Returns whether the maximum is
+    /// less than that of the mount for the first time.
+    pub fn lower(&mut self) -> bool {
+        let was_lowered = self.max < self.most;
         if self.open >= TELLS_MIN {
             self.told = self.told.max(Some(self.open));
             self.max = self.max.min(self.open.saturating_sub(self.open / 8));
         }
+        !was_lowered && self.max < self.most
     }
 
     /// The process is given up as it is full: the next one is compared with it.
@@ -104,7 +111,7 @@ impl Count {
         self.small = self.small.saturating_add(1);
     }
 
-    /// Another process begins, which may have room for more.
+    /// Starts with another process, which may have room for more.
     pub fn renew(&mut self) {
         if self.peak >= TELLS_MIN {
             self.small = 0;
@@ -145,9 +152,14 @@ impl Count {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// Returns the number of tasks that wait.
-    pub const fn waiting(&self) -> usize {
-        self.waiting
+    /// Returns how many files are to give theirs back, beside those that gfmd is to close: so many
+    /// that each task which waits has one, and some more, or none.
+    pub const fn wanted(&self) -> usize {
+        let needed = self.open.saturating_add(self.waiting);
+        match needed.saturating_sub(self.closing).saturating_sub(self.max) {
+            0 => 0,
+            wanted => wanted.saturating_add(self.max / TOGETHER),
+        }
     }
 
     /// The time of a task that waits is over.

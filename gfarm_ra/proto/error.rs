@@ -20,7 +20,7 @@ pub struct GfarmError(u32);
 impl GfarmError {
     /// The caller may not do that; of a gfsd also: another connection has the descriptor open.
     pub const OPERATION_NOT_PERMITTED: Self = Self(1);
-    /// There is no such name.
+    /// The name does not exist.
     pub const NO_SUCH_FILE_OR_DIRECTORY: Self = Self(2);
     /// The process is not known.
     pub const NO_SUCH_PROCESS: Self = Self(3);
@@ -38,11 +38,11 @@ impl GfarmError {
     pub const TOO_MANY_OPEN_FILES: Self = Self(24);
     /// The handle is of an object that is gone.
     pub const STALE_FILE_HANDLE: Self = Self(65);
-    /// There is no such object.
+    /// The object does not exist.
     pub const NO_SUCH_OBJECT: Self = Self(74);
     /// The server has too many requests.
     pub const TOO_MANY_JOBS: Self = Self(78);
-    /// This gfsd has no replica of the file.
+    /// The gfsd has no replica of the file.
     pub const FILE_MIGRATED: Self = Self(79);
     /// The object is a symbolic link.
     pub const IS_A_SYMBOLIC_LINK: Self = Self(81);

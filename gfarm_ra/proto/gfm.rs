@@ -385,7 +385,7 @@ impl ListOperation for ScheduleFile {
     }
 }
 
-/// How full the file system is.
+/// The space of the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Used space in KiB.

@@ -40,19 +40,19 @@ pub const PAUSE_MS_MAX: u32 = 5000;
 pub struct Refused {
     /// The time.
     pub now_ms: u64,
-    /// When it was asked first.
+    /// The time at which it was asked first, in milliseconds.
     pub asked_ms: u64,
     /// The servers accept the key of the user still.
     pub has_key: bool,
-    /// How long a process that is full is kept at least, see
-    /// [`Count::kept_ms`](super::descriptors::Count::kept_ms).
+    /// The least time for which a process that is full is kept, in milliseconds; `None` if another
+    /// one would be as full, see [`Count::kept_ms`](super::descriptors::Count::kept_ms).
     pub kept_ms: Option<u64>,
 }
 
 /// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// There is none, and no request waits for one.
+    /// No connection is there, and no request waits for one.
     Down,
     /// A timer runs before the next attempt.
     Waiting,
@@ -87,13 +87,13 @@ pub enum Event {
     },
     /// An attempt, or the connection, has failed.
     Failed {
-        /// How.
+        /// The fault.
         fault: Fault,
         /// The time.
         now_ms: u64,
         /// `reconnect_timeout` in milliseconds.
         timeout_ms: u64,
-        /// Any number, for the jitter of the pause.
+        /// A random number, for the jitter of the pause.
         random: u32,
     },
     /// The timer of [`Effect::StartIn`] has expired.
@@ -102,10 +102,10 @@ pub enum Event {
     Close,
 }
 
-/// What the driver does.
+/// The action of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// Nothing is to be done.
     Ignore,
     /// Connect, to the next address if there are several.
     Connect,

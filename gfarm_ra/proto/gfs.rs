@@ -53,7 +53,7 @@ impl Operation for ProcessSet<'_> {
 pub struct ProcessReset<'p> {
     /// The new process.
     pub process: &'p Process,
-    /// How often the client has seen gfmd restart.
+    /// The number of times that the client has seen gfmd restart.
     pub failover_count: u32,
 }
 
@@ -266,7 +266,7 @@ impl Operation for BulkRead {
 /// The part of the reply to [`BulkRead`] that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BulkPart {
-    /// This many bytes of the file follow, at least 1.
+    /// The number of bytes of the file that follow, at least 1.
     Chunk(u32),
     /// No bytes follow any more; the connection is free for the next request.
     End {

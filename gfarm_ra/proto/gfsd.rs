@@ -17,7 +17,7 @@ pub enum State {
     Broken,
 }
 
-/// What a request needs before it can be sent.
+/// The action before a request can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Send it.

@@ -108,3 +108,10 @@ fn entry(part: &[u8]) -> Option<(&[u8], IpAddr)> {
     let (name, rest) = part.split_at_checked(slash)?;
     Some((name, address(rest.get(1..)?)?))
 }
+
+/// Returns a number for what is mounted, the same for each mount of a source (FNV-1a): Gfarm has
+/// none for a file system.
+pub fn number_of(source: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    source.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which content of a file the page cache holds, and which reads may fill it.
+//! Tells which content of a file the page cache holds, and which reads may fill it.
 //!
 //! gfmd numbers the contents of a file: each close after a write makes a new generation, with a
 //! larger number. A descriptor reads the generation that it was opened for. The cache of an inode
@@ -54,12 +54,12 @@ const WITNESSES_MAX: usize = 8;
 /// before it.
 const UNASKED_BYTES_MAX: usize = 64 << 10;
 
-/// What gfmd has told of a content with its descriptor.
+/// The state of a content that gfmd has told with its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// The size when the last writer closed it, in bytes.
     pub size: u64,
-    /// When it was written for the last time, or what the owner has set.
+    /// The time of its last write, or the time that the owner has set.
     pub mtime: Time,
 }
 
@@ -77,12 +77,11 @@ impl Closed {
 pub struct ContentId {
     /// The file, and its generation.
     pub file: FileId,
-    /// When it was written for the last time: a writer that has it open does not change the
-    /// generation.
+    /// The time of its last write: a writer that has it open does not change the generation.
     pub mtime: Time,
 }
 
-/// By which question gfmd has told something: a larger one tells the newer state.
+/// The question by which gfmd has told something: a larger one tells the newer state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
     /// The process by which it was observed: that of the connection, counted by
@@ -97,12 +96,12 @@ pub struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening(u64);
 
-/// What a reply of gfmd says about an object.
+/// The statement of a reply of gfmd about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// The identity.
     pub id: FileId,
-    /// When it was written for the last time before a writer closed it, or what the owner has set.
+    /// The time of its last write before a writer closed it, or the time that the owner has set.
     pub mtime: Time,
     /// The type.
     pub file_type: FileType,
@@ -110,7 +109,7 @@ pub struct Observation {
     pub asked: Asked,
 }
 
-/// What an observation means for an inode.
+/// The meaning of an observation for an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The content is the one that is cached. What else was told may be older than what is shown
@@ -125,7 +124,7 @@ pub enum Change {
     Replaced,
 }
 
-/// What a gfsd has told of its file.
+/// The statement of a gfsd about its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Witness {
     host: HostId,
@@ -144,10 +143,10 @@ pub struct Ticket {
 /// Whether bytes that were read may fill pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are of the content.
+    /// The bytes are of the content.
     Accepted,
-    /// It is not known whether they are of one state of the file. Read again: what the gfsd has
-    /// told now stands before that read.
+    /// The bytes may be of several states of the file. Read again: what the gfsd has told now
+    /// stands before that read.
     Again,
     /// The content has changed: the file has to be opened again.
     Outdated,
@@ -157,7 +156,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     observed: Observation,
-    /// How often it has changed: distinguishes a generation from the same number later.
+    /// The number of changes of the content: distinguishes a generation from the same number later.
     changes: u64,
     /// The gfsds that have given bytes of the label.
     witnesses: [Option<Witness>; WITNESSES_MAX],
@@ -203,9 +202,9 @@ impl Label {
     }
 
     /// Takes note that the file is open by a stream, for which this process of gfmd holds a
-    /// descriptor.
-    pub fn begin(&mut self, opening: Opening, epoch: u32) {
-        (self.holder, self.held) = (Some(opening), Some(epoch));
+    /// descriptor; `None` if it is to be opened when it is read.
+    pub fn begin(&mut self, opening: Opening, epoch: Option<u32>) {
+        (self.holder, self.held) = (Some(opening), epoch);
     }
 
     /// Takes note of the process in which gfmd holds the descriptor of a stream; `None` if it was
@@ -313,7 +312,10 @@ impl Label {
             }
             if !is_same_process && seen.file_type == FileType::Regular {
                 // A gfmd that has lost the last generations gives their numbers to other bytes.
-                return self.renewed(seen, is_same_object);
+                // A gfsd may have told of those already, and of a later write of them than gfmd.
+                let mut told = self.witnesses.iter().flatten();
+                let is_shared = told.all(|witness| witness.live.mtime == seen.mtime);
+                return self.renewed(seen, is_same_object, is_shared);
             }
             self.observed = seen;
             // The owner has set another time.
@@ -329,16 +331,16 @@ impl Label {
         if is_same_process && seen.id.gen < known.id.gen {
             return Change::Overtaken;
         }
-        self.renewed(seen, is_same_object)
+        self.renewed(seen, is_same_object, true)
     }
 
     /// Takes an observation of another content.
-    fn renewed(&mut self, seen: Observation, is_same_object: bool) -> Change {
+    fn renewed(&mut self, seen: Observation, is_same_object: bool, is_shared: bool) -> Change {
         if !is_same_object {
             return Change::Replaced;
         }
         self.observed = seen;
-        self.rewritten(seen.mtime, true)
+        self.rewritten(seen.mtime, is_shared)
     }
 
     /// Begins anew, without pages.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long connections to a gfsd are kept that no open file uses: a gfsd has a process of several
-//! megabytes for each.
+//! Decides how long connections to a gfsd are kept that no open file uses: a gfsd has a process of
+//! several megabytes for each.
 
 /// A connection ends that is not used for so many times as long as the others of its gfsd, if it is
 /// the only one: who reads a file now and then does not log in each time.
@@ -17,14 +17,14 @@ pub fn kept_ms(count: usize, timeout_s: u32) -> u64 {
     }
 }
 
-/// What to do with a connection that is not used.
+/// The action for a connection that is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// It ends.
+    /// The connection is closed.
     End,
-    /// It is looked at again.
+    /// The connection is looked at again.
     Keep {
-        /// After this time, in milliseconds.
+        /// The time until then, in milliseconds.
         left_ms: u64,
     },
 }

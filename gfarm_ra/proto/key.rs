@@ -13,7 +13,7 @@ use ferro_proto::{
 /// The length of a key, in bytes.
 pub const KEY_LEN: usize = 32;
 
-/// For so many seconds before a key expires the log says so.
+/// The time before the expiry of a key in which the log warns of it, in seconds.
 const WARNING_S: u64 = 24 * 3600;
 
 /// Returns the seconds that are left of a key that expires at `expire` if it is time to renew it at
@@ -42,7 +42,7 @@ impl fmt::Debug for SharedKey {
 /// The reason why a line is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// There are not two words.
+    /// The line has fewer than two words.
     Words,
     /// The first word is not 8 hexadecimal digits.
     Expire,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the reading of a directory goes on, and whether it comes to an end.
+//! Decides where the reading of a directory goes on, and whether it comes to an end.
 //!
 //! gfmd numbers the entries of a directory in the order of their names, and is asked for those from
 //! a position on. Each answer is of one moment; between two of them names may come and go, and the
@@ -36,7 +36,7 @@ const IDLE_MAX: u8 = 4;
 /// The directory has no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endless {
-    /// It has more than [`ENTRIES_MAX`] entries.
+    /// The directory has more than [`ENTRIES_MAX`] entries.
     Long,
     /// The last answers have brought nothing new.
     Idle,
@@ -73,7 +73,7 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Nothing was read yet.
+    /// The progress before the first entry.
     pub const NEW: Self = Self {
         name: [0; NAME_LEN_MAX],
         len: 0,
@@ -157,11 +157,11 @@ impl Last {
     }
 }
 
-/// What follows an answer. It is on one stack, and copied once.
+/// The next step after an answer. It is on one stack, and copied once.
 #[expect(clippy::large_enum_variant)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// What was taken is what comes next; nothing was taken if the directory ends here. The reader
+    /// The entries that were taken come next; none was taken if the directory ends here. The reader
     /// goes on behind this entry.
     Read(Option<Last>),
     /// The entries from this position on are asked for, before the reader gets any.

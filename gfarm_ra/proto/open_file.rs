@@ -45,22 +45,22 @@ pub struct Descriptor {
     pub fd: Fd,
     /// The process, as [`Gfmd::epoch`](super::gfmd::Gfmd::epoch) counts them.
     pub epoch: u32,
-    /// What it was opened for.
+    /// The file for which it was opened.
     pub id: FileId,
 }
 
 /// The state of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing was asked for yet.
+    /// No server was asked yet.
     Idle,
     /// gfmd opens it and tells who has it.
     Opening,
     /// A connection to this gfsd is taken or made.
     Connecting(HostId),
-    /// This gfsd opens it.
+    /// The gfsd is asked to open the file.
     OpeningAtGfsd(HostId),
-    /// This gfsd reads it.
+    /// The gfsd has the file open and reads it.
     Ready(HostId),
     /// A timer runs before the next attempt.
     Waiting,
@@ -68,20 +68,20 @@ pub enum State {
     AwaitingGfmd,
     /// The last attempt was given up.
     Failed(Errno),
-    /// It is closed.
+    /// The file is closed.
     Closed,
 }
 
-/// When something failed, and for how long attempts go on.
+/// The time of a failure, and how long attempts go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// How.
+    /// The fault.
     pub fault: Fault,
     /// The time, in milliseconds of a monotonic clock.
     pub now_ms: u64,
     /// `reconnect_timeout` in milliseconds.
     pub timeout_ms: u64,
-    /// Any number, for the jitter of the pause.
+    /// A random number, for the jitter of the pause.
     pub random: u32,
 }
 
@@ -120,10 +120,10 @@ pub enum Event {
     Close,
 }
 
-/// What the driver does.
+/// The action of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// Nothing is to be done.
     Ignore,
     /// Open the file at gfmd. The old descriptor, if there is one and its process still is, is
     /// closed there after that: until then it keeps the number of the object from others.

@@ -19,9 +19,9 @@ use super::{
 /// The reason why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
-    /// It is not complete: at least this many bytes more are needed, not 0.
+    /// The reply is not complete: at least this many bytes more are needed, not 0.
     NeedMore(usize),
-    /// It is not valid: the connection cannot be used any further.
+    /// The reply is not valid: the connection cannot be used any further.
     Malformed(Malformed),
     /// The server has answered with an error. All of its answer was read, and the connection can be
     /// used.

@@ -3,13 +3,13 @@
 //! The options of a mount:
 //!
 //! ```text
-//! username=NAME [key=DESCRIPTION] [allow_other] [uid=N] [gid=N] [usermap=NAME/N+...]
-//!     [groupmap=NAME/N+...] [hosts=NAME/ADDRESS+...] [cc=on|off] [cc_key=DESCRIPTION]
-//!     [ib_devname=NAME] [ra_sync=0|1] [SETTING=N]...
+//! username=NAME [key=DESCRIPTION] [allow_other] [nocto] [uid=N] [gid=N] [hosts=NAME/ADDRESS+...]
+//!     [cc=on|off] [cc_key=DESCRIPTION] [ib_devname=NAME] [ra_sync=0|1] [SETTING=N]...
 //! ```
 //!
-//! with the [`Setting`]s by their names. Of a repeated option the last value is used, and a list
-//! grows. `user=` is the same as `username=`; mount(8) takes it for an option of its own.
+//! with the [`Setting`]s by their names, beside the [maps](super::id_map::Maps). Of a repeated
+//! option the last value is used, and a list grows. `user=` is the same as `username=`; mount(8)
+//! takes it for an option of its own.
 
 use core::fmt;
 
@@ -20,10 +20,7 @@ use ferro_proto::{
 
 use super::{
     hosts::Hosts,
-    owners::{
-        id,
-        Owners, //
-    },
+    id_map::id,
     setting::{
         Setting,
         Settings, //
@@ -88,13 +85,10 @@ const DEVNAME_LEN_MAX: usize = 31;
 /// The maximum length of `hosts=`, in bytes.
 const HOSTS_LEN_MAX: usize = 1024;
 
-/// The maximum length of `usermap=` and of `groupmap=`, in bytes.
-const OWNERS_LEN_MAX: usize = 512;
-
 /// The reason why an option is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionError<'a> {
-    /// There is no such option.
+    /// The option does not exist.
     Unknown(&'a [u8]),
     /// The option needs a value.
     NoValue(&'a [u8]),
@@ -104,7 +98,7 @@ pub enum OptionError<'a> {
     Value {
         /// The option.
         name: &'static str,
-        /// What it may be.
+        /// The form of its values.
         form: &'static str,
         /// The value.
         value: &'a [u8],
@@ -165,12 +159,9 @@ pub struct Options {
     user: Text<USER_LEN_MAX>,
     key: Text<KEY_NAME_LEN_MAX>,
     allows_other: bool,
+    is_nocto: bool,
     uid: Option<u32>,
     gid: Option<u32>,
-    /// Empty, or checked by [`Owners::parse`].
-    users: Text<OWNERS_LEN_MAX>,
-    /// Empty, or checked by [`Owners::parse`].
-    groups: Text<OWNERS_LEN_MAX>,
     ib_devname: Text<DEVNAME_LEN_MAX>,
     /// Whether the mount is a node of the cooperative cache; `None`: if there is a key for it.
     cc: Option<bool>,
@@ -186,10 +177,9 @@ impl Default for Options {
             user: Text::EMPTY,
             key: Text::EMPTY,
             allows_other: false,
+            is_nocto: false,
             uid: None,
             gid: None,
-            users: Text::EMPTY,
-            groups: Text::EMPTY,
             ib_devname: Text::EMPTY,
             cc: None,
             cc_key: Text::EMPTY,
@@ -224,21 +214,24 @@ impl Options {
             self.settings.set(Setting::RaAsync, 1);
             return Ok(());
         }
-        if name == b"allow_other" {
-            self.allows_other = true;
+        let flag = match name {
+            b"allow_other" => Some(("allow_other", &mut self.allows_other)),
+            b"nocto" => Some(("nocto", &mut self.is_nocto)),
+            _ => None,
+        };
+        if let Some((name, flag)) = flag {
+            *flag = true;
+            let form = "an option with a value";
             return value.map_or(Ok(()), |value| {
-                let (name, form) = ("allow_other", "an option with a value");
                 Err(OptionError::Value { name, form, value })
             });
         }
-        let known: [&[u8]; 12] = [
+        let known: [&[u8]; 10] = [
             b"user",
             b"username",
             b"key",
             b"uid",
             b"gid",
-            b"usermap",
-            b"groupmap",
             b"hosts",
             b"ib_devname",
             b"cc",
@@ -286,14 +279,6 @@ impl Options {
             b"cc_key" => self.cc_key = word(value).ok_or(hidden("cc_key"))?,
             b"uid" => self.uid = Some(id(value).ok_or(refused("uid", "a user's number"))?),
             b"gid" => self.gid = Some(id(value).ok_or(refused("gid", "a group's number"))?),
-            b"usermap" => {
-                let users = Owners::parse(value).and_then(|_| self.users.join(value));
-                self.users = users.ok_or(refused("usermap", OWNERS_FORM))?;
-            }
-            b"groupmap" => {
-                let groups = Owners::parse(value).and_then(|_| self.groups.join(value));
-                self.groups = groups.ok_or(refused("groupmap", OWNERS_FORM))?;
-            }
             b"ib_devname" => {
                 let form = "a device's name of up to 31 bytes";
                 self.ib_devname = word(value).ok_or(refused("ib_devname", form))?;
@@ -376,6 +361,12 @@ impl Options {
         self.allows_other
     }
 
+    /// Returns whether opens that gfmd has granted, and names that are not there, hold for
+    /// `actimeo` without a question.
+    pub const fn is_nocto(&self) -> bool {
+        self.is_nocto
+    }
+
     /// Returns the user that owns all files here; `None`: by the names of their owners.
     pub const fn uid(&self) -> Option<u32> {
         self.uid
@@ -384,16 +375,6 @@ impl Options {
     /// Returns the group that all files have here; `None`: by the names of their groups.
     pub const fn gid(&self) -> Option<u32> {
         self.gid
-    }
-
-    /// Returns the numbers of users here.
-    pub fn users(&self) -> Owners<'_> {
-        Owners::checked(self.users.get())
-    }
-
-    /// Returns the numbers of groups here.
-    pub fn groups(&self) -> Owners<'_> {
-        Owners::checked(self.groups.get())
     }
 
     /// Returns the description of the key of the cooperative cache, if the mount is a node of it.
@@ -418,14 +399,14 @@ fn word<const N: usize>(value: &[u8]) -> Option<Text<N>> {
     Text::new(value).filter(|_| value.iter().all(is_plain))
 }
 
-/// What `usermap=` and `groupmap=` may be.
-const OWNERS_FORM: &str = "NAME/NUMBER+NAME/NUMBER... of up to 512 bytes";
-
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, ",username={}", Escaped(self.user()))?;
         if self.allows_other {
             f.write_str(",allow_other")?;
+        }
+        if self.is_nocto {
+            f.write_str(",nocto")?;
         }
         if let Some(uid) = self.uid {
             write!(f, ",uid={uid}")?;
@@ -444,20 +425,11 @@ impl fmt::Display for Options {
         if let Some(name) = self.ib_devname() {
             write!(f, ",ib_devname={}", Escaped(name))?;
         }
-        show_list(f, "usermap", self.users.get())?;
-        show_list(f, "groupmap", self.groups.get())?;
-        show_list(f, "hosts", self.hosts.get())
+        if self.hosts.len != 0 {
+            f.write_str(",hosts=")?;
+        }
+        // A list needs no escape.
+        let mut hosts = self.hosts.get().iter();
+        hosts.try_for_each(|c| write!(f, "{}", char::from(*c)))
     }
-}
-
-/// Shows an option whose value needs no escape, if it was given.
-fn show_list(f: &mut fmt::Formatter<'_>, name: &str, value: &[u8]) -> fmt::Result {
-    if value.is_empty() {
-        return Ok(());
-    }
-    write!(f, ",{name}=")?;
-    for c in value {
-        write!(f, "{}", char::from(*c))?;
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a mount asks of gfmd: each question is one round trip that walks from the root by names, so
-//! it needs no descriptor and means the same to a restarted gfmd.
+//! The questions of a mount to gfmd: each one is one round trip that walks from the root by names,
+//! so it needs no descriptor and means the same to a restarted gfmd.
 //!
 //! ```text
 //!   walk to the directory --> open the object --> verify its type --> body --> list --> export
@@ -60,7 +60,7 @@ use super::{
     },
 };
 
-/// What is asked.
+/// The kind of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The attributes of the object.
@@ -79,7 +79,7 @@ pub enum Kind {
     /// Nothing: the descriptors are closed, in their order. Those behind one that is not open stay
     /// open.
     Close(Fds),
-    /// How full the file system is.
+    /// The space of the file system.
     Usage,
 }
 
@@ -232,7 +232,7 @@ pub enum Part<'a> {
     Host(ReplicaHost<'a>),
     /// The descriptor, which is open from now on.
     Exported(Fd),
-    /// How full the file system is.
+    /// The space of the file system.
     Usage(Usage),
     /// The answer is over.
     Over,
@@ -255,7 +255,7 @@ enum Stage {
         left: u32,
     },
     Export,
-    /// Two statuses for each descriptor.
+    /// The two statuses of each descriptor.
     Closing {
         left: usize,
     },
@@ -273,7 +273,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Nothing was read yet.
+    /// Returns the reader of an answer of which nothing was read yet.
     pub fn new(question: &Question<'_>) -> Self {
         let stage = match question.kind {
             Kind::Usage => Stage::Body,

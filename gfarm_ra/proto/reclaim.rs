@@ -30,31 +30,46 @@ pub const ASKED_MAX: usize = 8;
 pub struct Holder {
     /// Its number among the open files, which no other one has.
     pub number: u64,
-    /// When it was read last.
+    /// The time of its last read, in milliseconds.
     pub used_ms: u64,
     /// The gfsd at which it is open, and has to be closed first.
     pub host: Option<HostId>,
-    /// Since when it is being closed, as another file needs its descriptor.
+    /// The time since which it is being closed, as another file needs its descriptor, in
+    /// milliseconds.
     pub asked_ms: Option<u64>,
     /// A read waits for it, or is carried out: it keeps its descriptor.
     pub is_read: bool,
 }
 
+/// The answer of a file that was asked for its descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// The file keeps it: a read waits for it, or it has none.
+    Kept,
+    /// Its gfsd is to close the file first.
+    Asked,
+    /// gfmd is to close it.
+    Closing,
+}
+
 /// Whether an open file may be asked for its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Who opens the file has noted that it is open. That note would say for good that gfmd holds a
-    /// descriptor that was given back before, also for the file that gets its number next.
+    /// Whether the task that opens the file has noted that it is open. The file is not asked until
+    /// then: that note would say for good that gfmd holds a descriptor that was given back before,
+    /// also for the file that gets its number next.
     has_begun: bool,
     has_descriptor: bool,
 }
 
 impl Held {
-    /// gfmd has opened the file.
-    pub const OPENED: Self = Self {
-        has_begun: false,
-        has_descriptor: true,
-    };
+    /// A file that gfmd has opened, or that is opened when it is read.
+    pub const fn new(has_descriptor: bool) -> Self {
+        Self {
+            has_begun: false,
+            has_descriptor,
+        }
+    }
 
     /// Takes note that who opens the file has noted it.
     pub fn begin(&mut self) {
@@ -99,7 +114,7 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Begins with none.
+    /// Returns the count of no file.
     pub const fn new(now_ms: u64) -> Self {
         Self {
             hosts: [None; HOSTS_MAX],
@@ -138,9 +153,9 @@ impl Closing {
         }
     }
 
-    /// Returns whether fewer files are being closed than others wait for.
-    pub const fn is_short(&self, waiting: usize) -> bool {
-        self.under_way < waiting
+    /// Returns whether fewer files are being closed than are to be.
+    pub const fn is_short(&self, wanted: usize) -> bool {
+        self.under_way < wanted
     }
 
     /// Returns the turn of an open file, the least one first; `None` if it is not to be asked: it
@@ -160,10 +175,9 @@ impl Closing {
     }
 }
 
-/// Returns the files to be asked for their descriptors, in their order, while so many tasks wait
-/// for one; none if enough are being closed. Walks over all `files` twice, however many do not give
-/// theirs.
-pub fn first<T, I>(files: impl Fn() -> I, now_ms: u64, waiting: usize) -> [Option<T>; ASKED_MAX]
+/// Returns the files to be asked for their descriptors, in their order, if so many are wanted; none
+/// if enough are being closed. Walks over all `files` twice, however many do not give theirs.
+pub fn first<T, I>(files: impl Fn() -> I, now_ms: u64, wanted: usize) -> [Option<T>; ASKED_MAX]
 where
     T: Copy,
     I: Iterator<Item = (Holder, T)>,
@@ -171,7 +185,7 @@ where
     let mut closing = Closing::new(now_ms);
     files().for_each(|(holder, _)| closing.note(&holder));
     let mut first = [None; ASKED_MAX];
-    if closing.is_short(waiting) {
+    if closing.is_short(wanted) {
         let turns = files().filter_map(|(holder, file)| Some((closing.turn(&holder)?, file)));
         turns.for_each(|(turn, file)| insert(&mut first, turn, file));
     }

@@ -8,16 +8,16 @@ use super::attr::ReplicaHost;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HostId(pub u32);
 
-/// What the client knows of a gfsd; the smaller one is preferred.
+/// The rank of a gfsd; the smaller one is preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// The last read of this file from it failed.
     pub has_failed: bool,
-    /// It does not work for other files either.
+    /// The gfsd does not work for other files either.
     pub is_suspect: bool,
     /// gfmd believes that it is down.
     is_down: bool,
-    /// It is on another machine.
+    /// The gfsd is on another machine.
     pub is_remote: bool,
     /// The load of a CPU, times 2048.
     load: u32,

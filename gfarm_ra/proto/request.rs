@@ -2,7 +2,7 @@
 
 //! The requests of a mount, as its statistics and its tracepoint name them.
 
-/// Who is asked.
+/// The kind of server that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// The metadata server.
@@ -23,14 +23,14 @@ impl Server {
 
 macro_rules! requests {
     ($($(#[$doc:meta])* $name:ident: $server:ident $text:literal),* $(,)?) => {
-        /// What is asked, in one round trip each.
+        /// The kind of a request, of one round trip each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Request {
             $($(#[$doc])* $name),*
         }
 
         impl Request {
-            /// All of them, in the order of their numbers.
+            /// The kinds in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// Returns who is asked.
@@ -61,7 +61,7 @@ requests! {
     Open: Gfmd "gfmd_open",
     /// The end of descriptors, up to [`FDS_MAX`](super::closing::FDS_MAX) at a time.
     Close: Gfmd "gfmd_close",
-    /// How full the file system is.
+    /// The space of the file system.
     Usage: Gfmd "gfmd_usage",
     /// A descriptor is opened at a file server.
     OpenAtGfsd: Gfsd "gfsd_open",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client does about a request that failed.
+//! Decides what a client does about a request that failed.
 
 use core::fmt;
 
@@ -13,7 +13,7 @@ use super::{
     xdr::Malformed, //
 };
 
-/// Why a request has no reply, or none of use.
+/// The reason why a request has no reply, or none of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The server has answered with an error.
@@ -29,8 +29,9 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// There is no memory here for an answer. It is received to its end, and the question is asked
-    /// again later, as if it was the server that had none: the connection is that of others, too.
+    /// The fault of an answer for which there is no memory here. It is received to its end, and the
+    /// question is asked again later, as if it was the server that had none: the connection is that
+    /// of others, too.
     pub const NO_MEMORY: Self = Self::Server(GfarmError::NO_MEMORY);
 
     /// Returns that a part of an answer, `field`, is not what a server sends.
@@ -100,14 +101,14 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What to do about a request to gfmd.
+/// The action for a request to gfmd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtGfmd {
     /// Give the connection up, and send the request again by the next one.
     Reconnect,
     /// Send it again after a pause.
     Wait,
-    /// It fails.
+    /// The request fails.
     Fail(Errno),
 }
 
@@ -140,17 +141,17 @@ pub enum GfsdRequest {
     Read,
 }
 
-/// What to do about a request to a gfsd. All but `Fail` open the file anew at gfmd: a descriptor
-/// that one connection had open cannot be opened by another.
+/// The action for a request to a gfsd. All but `Fail` open the file anew at gfmd: a descriptor that
+/// one connection had open cannot be opened by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtGfsd {
-    /// At once: the descriptor or the replica is not what gfmd has told.
+    /// Open it at once: the descriptor or the replica is not what gfmd has told.
     Reopen,
-    /// At once, and prefer another replica.
+    /// Open it at once, and prefer another replica.
     OtherReplica,
-    /// After a pause.
+    /// Open it after a pause.
     Wait,
-    /// When gfmd is connected again: it was restarted.
+    /// Open it when gfmd is connected again: it was restarted.
     Reconnect,
     /// The read fails.
     Fail(Errno),

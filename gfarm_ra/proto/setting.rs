@@ -39,7 +39,7 @@ pub enum Setting {
     IbPort = 13,
     /// The service level.
     IbSl = 14,
-    /// The key of the queue pair for requests, which all nodes have in common.
+    /// The key of the queue pair for messages; 0 for a random one.
     IbQkey = 15,
     /// The longest time for which a node that owes an answer is waited for, in milliseconds.
     CcTimeoutMs = 16,
@@ -54,7 +54,7 @@ pub enum Setting {
 pub const COUNT: usize = 19;
 
 impl Setting {
-    /// All settings, by number.
+    /// The settings in the order of their numbers.
     pub const ALL: [Self; COUNT] = [
         Self::Readahead,
         Self::RaAsync,
@@ -160,8 +160,7 @@ impl Setting {
             Self::OpenFiles => Self::OPEN_FILES_MAX,
             Self::IbNumRrpc => 128,
             Self::IbNumSrpc => 64,
-            Self::IbMtu | Self::IbGid | Self::IbSl | Self::CcShare => 0,
-            Self::IbQkey => 111,
+            Self::IbMtu | Self::IbGid | Self::IbSl | Self::IbQkey | Self::CcShare => 0,
             Self::CcTimeoutMs => 200,
             Self::CcWaitMs => 5000,
         }
@@ -176,6 +175,7 @@ impl Setting {
     pub const fn zero(self) -> Option<&'static str> {
         match self {
             Self::IbMtu => Some("that of the port"),
+            Self::IbQkey => Some("a random one that each mount draws"),
             _ => None,
         }
     }

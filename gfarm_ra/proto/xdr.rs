@@ -125,9 +125,9 @@ impl fmt::Display for Malformed {
 /// The reason why a value was not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// It is not complete: at least this many bytes more are needed, not 0.
+    /// The value is not complete: at least this many bytes more are needed, not 0.
     NeedMore(usize),
-    /// It is not valid.
+    /// The value is not valid.
     Malformed(Malformed),
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `stat(2)` shows of a file.
+//! The attributes of a file that `stat(2)` shows.
 
 use kernel::bindings;
 use vfs_ext_sys as raw;
@@ -49,7 +49,7 @@ pub struct Timestamp {
 /// The attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// The kind of the file.
     pub kind: Kind,
     /// Permissions, at most `0o7777`.
     pub permissions: u16,
@@ -61,11 +61,11 @@ pub struct Attributes {
     pub size: u64,
     /// The number of its links, at least 1.
     pub links: u32,
-    /// When it was read last.
+    /// The time of the last read.
     pub accessed: Timestamp,
-    /// When its data changed last.
+    /// The time of the last change of its data.
     pub modified: Timestamp,
-    /// When its attributes changed last.
+    /// The time of the last change of its attributes.
     pub changed: Timestamp,
 }
 

@@ -28,7 +28,8 @@ use kernel::{
 use net_ext::Namespace;
 use vfs_ext_sys as raw;
 
-/// Why an option is refused. The mount fails with `EINVAL`, and its log names the option.
+/// The reason why an option is refused. The mount fails with `EINVAL`, and its log names the
+/// option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionError {
     /// The file system has no such option.
@@ -70,7 +71,11 @@ impl MountContext<'_> {
         (!source.is_null()).then(|| unsafe { CStr::from_char_ptr(source) })
     }
 
-    /// Returns the network namespace of the task that mounts.
+    /// Returns the network namespace of the task that mounts. Any context.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the kernel gave the mount none.
     pub fn namespace(&self) -> Result<Namespace> {
         // SAFETY: By the type invariants, the context is valid.
         let net = unsafe { (*self.fc.as_ptr()).net_ns };

@@ -39,7 +39,7 @@ pub(super) fn subrequest_bytes<T: FileSystem>(file: &T::File) -> u32 {
 #[pin_data]
 #[repr(C)]
 struct DirectRead {
-    /// As netfs gets it. It is netfs's until the end.
+    /// The `kiocb` that netfs is given, and owns until the end.
     kiocb: UnsafeCell<bindings::kiocb>,
     /// The bytes that were read, or an error.
     result: AtomicI32,

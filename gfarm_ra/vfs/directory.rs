@@ -27,13 +27,13 @@ use kernel::{
 use kernel_ext::errno::ENAMETOOLONG;
 use vfs_ext_sys as raw;
 
-/// What the kernel remembers of a name in a directory.
+/// A name in a directory, as the kernel remembers it.
 pub struct Name<'a, T: FileSystem> {
     /// The bytes of the name.
     pub bytes: &'a [u8],
-    /// What it names; `None` if there was no such entry.
+    /// The inode that it names; `None` if there was no such entry.
     pub inode: Option<&'a Inode<T>>,
-    /// How long ago the server said so, in milliseconds.
+    /// The time since the server said so, in milliseconds.
     pub age_ms: u32,
     /// Whether the server must be asked, as a path walk has met a file that is gone (`ESTALE`).
     pub is_forced: bool,
@@ -45,11 +45,11 @@ pub struct Name<'a, T: FileSystem> {
 /// Whether what the kernel remembers of a name holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// It is taken to hold; its age counts on.
+    /// The name is taken to hold; its age counts on.
     Assumed,
     /// The server has said that it holds; its age counts from now.
     Confirmed,
-    /// It does not hold; the name is looked up again.
+    /// The name does not hold, and is looked up again.
     Gone,
 }
 
@@ -60,7 +60,7 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
     /// The number of its inode.
     pub number: u64,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: Kind,
     /// The position after it, which is not 0; at most [`Entries::POSITION_MAX`].
     pub next: u64,

@@ -86,7 +86,7 @@ impl<T: FileSystem> FileOps<T> {
         if T::HAS_BEFORE_READ {
             ops.splice_read = Some(Self::splice_read);
         }
-        ops.mmap_prepare = Some(bindings::generic_file_readonly_mmap_prepare);
+        ops.mmap_prepare = Some(raw::vfs_ext_helper_mmap_prepare);
         ops
     };
 
@@ -171,6 +171,7 @@ impl<T: FileSystem> FileOps<T> {
         // SAFETY: By the function requirements; the private data of the file comes from `open`.
         unsafe {
             if !raw::vfs_ext_helper_is_direct(iocb, to) {
+                raw::vfs_ext_helper_read_window((*iocb).ki_filp);
                 return raw::netfs_file_read_iter(iocb, to);
             }
             let data = ArcBorrow::<T::File>::from_raw(private_data((*iocb).ki_filp).cast());
@@ -217,7 +218,10 @@ impl<T: FileSystem> FileOps<T> {
         // SAFETY: By the function requirements, the caller keeps the file.
         match unsafe { Self::before_read(file) } {
             // SAFETY: By the function requirements.
-            Ok(()) => unsafe { bindings::filemap_splice_read(file, position, pipe, len, flags) },
+            Ok(()) => unsafe {
+                raw::vfs_ext_helper_read_window(file);
+                bindings::filemap_splice_read(file, position, pipe, len, flags)
+            },
             // CAST: From 32 bits to 64.
             Err(error) => error.to_errno() as isize,
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a file system is, and how the kernel comes to know it.
+//! The trait of a file system, and its registration with the kernel.
 //!
 //! C header: [`include/linux/fs.h`](srctree/include/linux/fs.h)
 
@@ -9,12 +9,13 @@ use super::{
     inode::Cache,
     super_block::SuperOps,
     Access,
-    Entrance,
+    ActiveRefs,
     Entries,
     Freshness,
     Inode,
     InodeRef,
     Judge,
+    Met,
     MountContext,
     Name,
     OpenedName,
@@ -44,9 +45,9 @@ use kernel_ext::sysfs::check_owner;
 /// Functions run in the task that asks, in process context, and may sleep, if not said otherwise.
 /// What they allocate should not wait for the file system's own IO in reclaim.
 ///
-/// The order in which what a mount has ends: open files and directories; visits through its
-/// [`Entrance`]; requests; inodes; the reference to the data of the mount. Path walks under RCU are
-/// answered by the abstraction, so the file system sees those that may sleep only.
+/// An unmount ends the parts of a mount in this order: open files and directories; references
+/// through its [`ActiveRefs`]; requests; inodes; the reference to the data of the mount. Path walks
+/// under RCU come to [`holds`](Self::holds) and [`judge`](Self::judge) only.
 #[vtable]
 pub trait FileSystem: Sized + Send + Sync + 'static {
     /// The name of the type, the argument of `mount -t`; no dots.
@@ -94,8 +95,9 @@ pub trait FileSystem: Sized + Send + Sync + 'static {
         Err(EINVAL)
     }
 
-    /// Returns the way to the mount for other threads, if there are any. The same one each time.
-    fn entrance(_data: &Self::Super) -> Option<&Entrance<Self>> {
+    /// Returns the active references to the mount, if other threads need them. The same value each
+    /// time.
+    fn active_refs(_data: &Self::Super) -> Option<&ActiveRefs<Self>> {
         None
     }
 
@@ -126,6 +128,19 @@ pub trait FileSystem: Sized + Send + Sync + 'static {
     /// always does.
     fn revalidate(_dir: &Inode<Self>, _name: &Name<'_, Self>) -> Result<Validity> {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Returns whether a name is taken to hold that a path walk meets under RCU. If not, it comes
+    /// again to [`revalidate`](Self::revalidate). Does not sleep.
+    fn holds(_mount: &Self::Super, _name: &Met) -> bool {
+        false
+    }
+
+    /// Returns by what is decided whether a task of `user` may walk through a directory under RCU,
+    /// whose attributes were told `age_ms` ago. If `None`, or the directory refuses it, the walk
+    /// comes again to [`permission`](Self::permission). Does not sleep.
+    fn judge(_mount: &Self::Super, _user: u32, _age_ms: u64) -> Option<Judge> {
+        None
     }
 
     /// Refreshes the attributes of an inode before they are shown or permissions are checked, if

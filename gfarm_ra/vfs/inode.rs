@@ -38,8 +38,8 @@ use kernel_ext::{
 };
 use vfs_ext_sys as raw;
 
-/// What makes two inodes of a mount the same. An inode of another key is another inode: it has its
-/// own data in the page cache.
+/// The identity of an inode in a mount. An inode of another key is another inode: it has its own
+/// data in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     /// The number of the inode, also for user space.
@@ -55,28 +55,28 @@ impl Key {
     }
 }
 
-/// How fresh attributes must be.
+/// The freshness that attributes must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// As with `stat(2)`.
+    /// The freshness for `stat(2)`.
     Default,
     /// The server is to be asked (`AT_STATX_FORCE_SYNC`).
     Forced,
-    /// What is known will do (`AT_STATX_DONT_SYNC`).
+    /// Any age is fresh (`AT_STATX_DONT_SYNC`).
     Any,
 }
 
-/// By what is decided whether a task may do something.
+/// The judge of whether a task may do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
-    /// By mode, owner and group, as they are known.
+    /// The kernel, by mode, owner and group, as they are known.
     Attributes,
-    /// By the server, which is asked by lookups, opens and listings on behalf of this task's user.
+    /// The server, which is asked by lookups, opens and listings on behalf of this task's user.
     /// A file that is not to be run by anyone is refused nevertheless.
     Server,
 }
 
-/// What a task wants to do with an inode.
+/// The access to an inode that a task wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Read a file, or the names of a directory.
@@ -146,7 +146,7 @@ pub(super) struct Slot<T: FileSystem> {
     inode: raw::vfs_ext_inode,
     cache: NonNull<bindings::kmem_cache>,
     key: Key,
-    /// As [`Inode::read_error`].
+    /// The error that [`Inode::read_error`] returns.
     read_error: AtomicI32,
     is_ready: bool,
     data: MaybeUninit<T::Inode>,
@@ -274,8 +274,8 @@ impl<T: FileSystem> Inode<T> {
         Kind::of_mode(mode).unwrap_or(Kind::Regular)
     }
 
-    /// Has the inode not be found by its key any more: the next one of this key is a new one. Who
-    /// has a reference keeps it, and it is freed with the last one. Sleeps not.
+    /// Removes the inode from the cache of inodes: the next one of this key is a new one. Tasks
+    /// with a reference keep it, and it is freed with the last one. Does not sleep.
     pub fn unhash(&self) {
         // SAFETY: By the type invariants, this is an inode with a reference.
         unsafe { raw::vfs_ext_helper_inode_unhash(self.as_raw()) };

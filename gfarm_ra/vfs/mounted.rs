@@ -4,6 +4,7 @@
 
 use super::FileSystem;
 use kernel::{
+    bindings,
     prelude::*,
     sync::{
         Arc,
@@ -63,6 +64,20 @@ impl<T: FileSystem> Mounted<T> {
     pub(super) unsafe fn borrow<'a>(raw: *mut c_void) -> &'a Self {
         // SAFETY: By the function requirements.
         unsafe { &*raw.cast() }
+    }
+
+    /// Returns the mount of a super block, as long as it has one.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that `sb` is one of `T`, and read-lock RCU during `'a`.
+    pub(super) unsafe fn under_rcu<'a>(sb: *mut bindings::super_block) -> Option<&'a Self> {
+        // SAFETY: By the function requirements, the super block stays. What is not null comes from
+        // `into_raw`, and is taken back a grace period after it was replaced.
+        unsafe {
+            let raw = (&raw const (*sb).s_fs_info).read_volatile();
+            (!raw.is_null()).then(|| Self::borrow(raw))
+        }
     }
 
     /// # Safety

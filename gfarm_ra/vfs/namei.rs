@@ -2,14 +2,14 @@
 
 //! The operations of inodes and of names: lookup, revalidation, attributes, permissions, links.
 //!
-//! A path walk under RCU must not sleep, and the data of an inode is not protected from its drop
-//! then: such a walk is told to come again without RCU (`ECHILD`).
+//! A path walk under RCU must not sleep: see [`rcu_walk`].
 //!
 //! C headers: [`include/linux/fs.h`](srctree/include/linux/fs.h),
 //! [`include/linux/namei.h`](srctree/include/linux/namei.h)
 
 use super::{
     directory::DirectoryOps,
+    rcu_walk,
     Access,
     FileSystem,
     Freshness,
@@ -59,7 +59,12 @@ pub(super) unsafe fn set_operations<T: FileSystem>(inode: *mut bindings::inode, 
     }
 }
 
-/// Checks what a task wants to do with an inode, by what is known of it.
+/// Checks whether the current task may do `mask` (`MAY_READ` and others) with an inode: by its mode
+/// and owner, or, if `judge` leaves that to the server, only whether a file may be executed at all.
+///
+/// # Errors
+///
+/// `EACCES`, and those of `generic_permission()`.
 ///
 /// # Safety
 ///
@@ -156,7 +161,11 @@ impl<T: FileSystem> InodeOps<T> {
         // CAST: The bits of a mask are positive.
         let bits = mask as u32;
         if bits & bindings::MAY_NOT_BLOCK != 0 {
-            return ECHILD.to_errno();
+            // SAFETY: By the function requirements: the VFS walks under RCU.
+            return match unsafe { rcu_walk::may::<T>(idmap, inode, mask) } {
+                true => 0,
+                false => ECHILD.to_errno(),
+            };
         }
         // SAFETY: By the function requirements; the caller keeps the inode, as it may sleep.
         let inode = unsafe { Inode::<T>::from_raw(inode) };
@@ -277,7 +286,11 @@ impl<T: FileSystem> DentryOps<T> {
         flags: c_uint,
     ) -> c_int {
         if flags & raw::VFS_EXT_LOOKUP_RCU != 0 {
-            return ECHILD.to_errno();
+            // SAFETY: By the function requirements: the VFS walks under RCU.
+            return match unsafe { rcu_walk::holds::<T>(dentry, flags) } {
+                true => 1,
+                false => ECHILD.to_errno(),
+            };
         }
         // SAFETY: By the function requirements; without RCU the caller keeps the directory and the
         // dentry, and a dentry that is in use keeps its inode. The name is the caller's own.

@@ -66,7 +66,7 @@ impl Drop for Directory {
     }
 }
 
-/// What a file below `/proc` shows.
+/// The content of a file below `/proc`.
 pub trait Show: Send + Sync + 'static {
     /// Prints the whole file. Called again with more memory if the text was longer than expected.
     ///
@@ -74,7 +74,7 @@ pub trait Show: Send + Sync + 'static {
     fn show(&self, file: &SeqFile) -> Result;
 }
 
-/// What takes what is written to a file below `/proc`.
+/// The receiver of text that is written to a file below `/proc`.
 pub trait Store: Show {
     /// Takes the bytes of one write, at most 64 KiB.
     ///
@@ -161,7 +161,11 @@ impl<S: Show> File<S> {
 }
 
 impl<S: Store> File<S> {
-    /// As [`Self::new`], and root may write the file.
+    /// Creates a file that root may write, else as [`Self::new`]. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::new`].
     pub fn writable(
         module: &'static ThisModule,
         directory: Arc<Directory>,

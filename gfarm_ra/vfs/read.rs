@@ -40,7 +40,7 @@ use kernel_ext::sync::atomic::Ordering;
 use net_ext::Destination;
 use vfs_ext_sys as raw;
 
-/// How a subrequest ends. What has been written to its destination counts in any case.
+/// The end of a subrequest. Bytes that were written to its destination count in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The destination is full; or there is more to read, and netfs asks again if something was

@@ -37,6 +37,7 @@ use kernel::{
     },
     types::Opaque, //
 };
+use kernel_ext::sync::synchronize_rcu;
 use vfs_ext_sys as raw;
 
 /// A mount of the file system `T`.
@@ -82,18 +83,20 @@ impl<T: FileSystem> SuperBlock<T> {
     }
 }
 
-/// What `statfs(2)` shows of a mount.
+/// The statistics of a mount for `statfs(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
+    /// The number of the file system, the same for each mount of it; not 0.
+    pub id: u64,
     /// The bytes of a block, which the next three count; not 0.
     pub block_bytes: u32,
-    /// All blocks.
+    /// The number of blocks.
     pub blocks: u64,
     /// The free ones.
     pub blocks_free: u64,
-    /// Those of them that users may have.
+    /// The number of free blocks that users may have.
     pub blocks_available: u64,
-    /// All inodes.
+    /// The number of inodes.
     pub files: u64,
     /// The free ones.
     pub files_free: u64,
@@ -121,7 +124,7 @@ impl ShownOptions<'_> {
         Ok(())
     }
 
-    /// As [`Self::value`], for a text.
+    /// Shows an option with a text as its value, as [`Self::value`] does.
     pub fn text(&mut self, name: &CStr, value: &CStr) {
         self.show(name, value.as_char_ptr());
     }
@@ -173,9 +176,9 @@ pub(super) unsafe fn fill<T: FileSystem>(
     }
     // SAFETY: As above.
     unsafe { (*sb).s_root = root };
-    if let Some(entrance) = T::entrance(&this.data()) {
-        // SAFETY: The super block has its root. `kill_sb` closes the entrance.
-        unsafe { entrance.open(sb) };
+    if let Some(active_refs) = T::active_refs(&this.data()) {
+        // SAFETY: The super block has its root. `kill_sb` closes `active_refs`.
+        unsafe { active_refs.open(sb) };
     }
     Ok(())
 }
@@ -210,19 +213,22 @@ impl<T: FileSystem> SuperOps<T> {
         if !mounted.is_null() {
             // SAFETY: What is not null comes from `into_raw` in `fill`, and is taken back below.
             let mounted = unsafe { Mounted::<T>::borrow(mounted) };
-            // First: a visitor may evict an inode, whose reads are ended by this.
+            // First: a thread with a reference may evict an inode, whose reads are ended by this.
             T::ending(&mounted.data());
-            if let Some(entrance) = T::entrance(&mounted.data()) {
-                entrance.close();
+            if let Some(active_refs) = T::active_refs(&mounted.data()) {
+                active_refs.close();
             }
             mounted.await_requests();
         }
         // SAFETY: By the function requirements. No request has a reference to an inode any more,
         // and none begins, as no file is open: each inode is evicted here.
         unsafe { bindings::kill_anon_super(sb) };
-        // SAFETY: By the function requirements, no other task refers to the super block.
-        let mounted = unsafe { ptr::replace(&raw mut (*sb).s_fs_info, ptr::null_mut()) };
+        // SAFETY: By the function requirements, no other task has a reference to the super block.
+        let mounted = unsafe { (*sb).s_fs_info };
         if !mounted.is_null() {
+            // SAFETY: As above; path walks under RCU may read it.
+            unsafe { (&raw mut (*sb).s_fs_info).write_volatile(ptr::null_mut()) };
+            synchronize_rcu();
             // SAFETY: What is not null comes from `into_raw` in `fill`, and is taken back once.
             drop(unsafe { Mounted::<T>::from_raw(mounted) });
         }
@@ -278,6 +284,8 @@ impl<T: FileSystem> SuperOps<T> {
             let to = unsafe { &mut *to.cast::<raw::kstatfs>() };
             // CAST: From 32 bits to 64.
             to.f_type = T::MAGIC as c_long;
+            // CAST: The halves, as C has them.
+            to.f_fsid.val = [found.id as c_int, (found.id >> 32) as c_int];
             to.f_bsize = found.block_bytes.max(1) as c_long;
             to.f_frsize = to.f_bsize;
             to.f_blocks = found.blocks;

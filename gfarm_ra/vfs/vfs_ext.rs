@@ -11,7 +11,7 @@
 //! mount; references to inodes are bound to that borrow ([`InodeRef`]), so that none outlives the
 //! mount. What outlives a call is counted: the data of a mount, of an open file, and a
 //! [`Subrequest`], for whose end the unmount waits. Threads that are not called
-//! by the kernel come in through an [`Entrance`].
+//! by the kernel come in through an [`ActiveRefs`].
 //!
 //! | Module | What |
 //! |---|---|
@@ -19,7 +19,7 @@
 //! | [`context`] | options, and the log of a mount |
 //! | [`super_block`] | a mount |
 //! | [`inode`], [`attributes`] | files, directories and links |
-//! | [`entrance`] | the way to a mount for other threads |
+//! | [`active_refs`] | references to a mount for other threads |
 //! | [`folios`] | cached pages, by reference |
 //! | [`directory`] | names, and reading of directories |
 //! | [`read`] | requests for data of a file |
@@ -27,11 +27,11 @@
 //! | [`keyring`] | secrets of who mounts |
 //! | [`trace`] | tracepoints |
 
+pub mod active_refs;
 pub mod attributes;
 pub mod context;
 mod direct_read;
 pub mod directory;
-pub mod entrance;
 mod file;
 pub mod file_system;
 pub mod folios;
@@ -41,12 +41,14 @@ mod mounted;
 mod namei;
 mod opened_name;
 pub mod proc;
+mod rcu_walk;
 pub mod read;
 pub mod super_block;
 pub mod trace;
 
 use kernel::prelude::*;
 
+pub use active_refs::ActiveRefs;
 pub use attributes::{
     Attributes,
     Kind,
@@ -62,7 +64,6 @@ pub use directory::{
     Name,
     Validity, //
 };
-pub use entrance::Entrance;
 pub use file_system::{
     FileSystem,
     Registration, //
@@ -77,6 +78,7 @@ pub use inode::{
     Key, //
 };
 pub use opened_name::OpenedName;
+pub use rcu_walk::Met;
 pub use read::{
     lent::{
         Hole,

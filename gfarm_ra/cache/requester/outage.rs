@@ -13,9 +13,9 @@ use kernel_ext::sync::atomic::Ordering::{
 use super::Requests;
 use crate::{
     cache::{
-        contacts::Asked,
         endpoint::Incoming,
         now_us, //
+        peer_timing::Asked,
     },
     proto::cache::{
         address::NodeId,
@@ -31,7 +31,7 @@ use crate::{
 impl<I: Incoming> Requests<I> {
     /// Takes note of an answer to a probe.
     pub(in crate::cache) fn answered(&self) {
-        self.changed(self.contacts.answered());
+        self.changed(self.peer_timings.answered());
     }
 
     /// Takes note of the state of the port, as the device has it now. Sleeps, also for locks of the
@@ -41,14 +41,14 @@ impl<I: Incoming> Requests<I> {
         let _looking = self.looking.lock();
         let device = self.endpoint.pd().device();
         if let Ok(port) = device.port(self.endpoint.port().port) {
-            self.changed(self.contacts.port(!port.is_active));
+            self.changed(self.peer_timings.port(!port.is_active));
         }
     }
 
     /// Takes note that the device has failed: its driver may tell of a port that is active, take
     /// what is posted, and never end it. Sleeps.
     pub(in crate::cache) fn device_failed(&self) {
-        self.changed(self.contacts.device_failed());
+        self.changed(self.peer_timings.device_failed());
     }
 
     /// Returns whether something has come by a port that is down, as it seems, since the last call.
@@ -59,11 +59,11 @@ impl<I: Incoming> Requests<I> {
 
     /// Returns why no node is asked; `None` if they are.
     pub(in crate::cache) fn cut(&self) -> Option<Cut> {
-        self.contacts.cut()
+        self.peer_timings.cut()
     }
 
     pub(super) fn asked(&self) -> Option<[Option<NodeId>; EXCLUDED_MAX]> {
-        let (asked, change) = self.contacts.begin();
+        let (asked, change) = self.peer_timings.begin();
         self.changed(change);
         match asked {
             Asked::All(lost) => Some(lost),

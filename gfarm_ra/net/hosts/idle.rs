@@ -62,7 +62,7 @@ impl Hosts {
         }
     }
 
-    /// Has the connections be looked at after this time, if they are not before.
+    /// Lets unused connections be looked at after `left_ms`, if they are not before.
     fn look_in(self: &Arc<Self>, left_ms: u64) {
         if self.setup.is_closed() {
             return;
@@ -76,7 +76,7 @@ impl Hosts {
         }
     }
 
-    /// Has connections not be looked at, if none is given back any more. Sleeps.
+    /// Stops to look at unused connections, of which no more are given back. Sleeps.
     pub(in crate::net) fn close(self: &Arc<Self>) {
         drop(workqueue::cancel_delayed_sync::<_, 0>(self));
     }

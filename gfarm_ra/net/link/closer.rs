@@ -87,10 +87,11 @@ impl WorkItem<ID> for Link {
     }
 }
 
-/// What closes descriptors.
+/// Implements the closing of descriptors.
 impl Link {
-    /// Has a descriptor of the process `epoch` closed, if that is still there, and does not wait
-    /// for it. Without a `lease` it counts beside the limit of the mount until it is closed.
+    /// Queues a descriptor of the process `epoch` to be closed, if that process is still there, and
+    /// does not wait for it. Without a `lease` it counts beside the limit of the mount until it is
+    /// closed.
     pub(in crate::net) fn close_fd(self: &Arc<Self>, fd: Fd, epoch: u32, lease: Option<Lease>) {
         let mut lease = lease.unwrap_or_else(|| self.descriptors.exceed());
         // Before it leaves the caller: a task that waits sees it at each moment.
@@ -112,7 +113,7 @@ impl Link {
         self.kick_sender();
     }
 
-    /// Has the worker send what is left of questions, and close descriptors.
+    /// Queues the worker that sends what is left of questions, and closes descriptors.
     pub(super) fn kick_sender(self: &Arc<Self>) {
         // It may be queued already.
         self.setup.on_queue(Workers::Descriptors, |queue| {
@@ -126,14 +127,19 @@ impl Link {
         state.conversation.is_behind(state.queue.len())
     }
 
-    /// Has what waits be sent, by the worker that closes descriptors.
+    /// Lets the worker that closes descriptors send what waits.
     pub(super) fn have_sent(self: &Arc<Self>) {
         self.kick_sender();
         // It may wait for room in the queue.
         self.changed.wake_all();
     }
 
-    /// Waits until few descriptors are to be closed, or gfmd is not there. Sleeps, killable.
+    /// Waits until few descriptors are to be closed, gfmd is not there, or waits are interrupted.
+    /// Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` when the task is killed.
     pub(in crate::net) fn await_closes(&self, interrupts: u32) -> Result {
         self.changed.wait_until_killable(|| {
             let state = self.state.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What gfmd has sent and was not taken yet.
+//! The bytes that gfmd has sent and that were not taken yet.
 
 use kernel::prelude::*;
 use net_ext::TcpStream;
@@ -18,7 +18,7 @@ pub(super) struct Input {
     bytes: KVec<u8>,
     begin: usize,
     end: usize,
-    /// How often all that waits was made to fail, as far as those have seen it who received.
+    /// The number of interrupts of all waits that threads which received have seen.
     pub(super) interrupts: u32,
 }
 

@@ -14,7 +14,7 @@ use crate::{
     proto::conversation::Receiver, //
 };
 
-/// What a task does that waits for its answer.
+/// Implements what a task does that waits for its answer.
 impl Link {
     /// Receives answers until that to `call` has come, if no other task and no worker receives. In
     /// any other case, and after a signal that kills the task, the worker does. Sleeps, killable.

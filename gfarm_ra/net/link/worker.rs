@@ -79,7 +79,7 @@ impl WorkItem for Link {
     }
 }
 
-/// What the worker does.
+/// Implements what the worker does.
 impl Link {
     /// Ends the connection and fails all that waits, once for each time that this was asked for.
     pub(super) fn follow_interrupts(self: &Arc<Self>, input: &mut Input) -> bool {
@@ -158,7 +158,12 @@ impl Link {
         }
     }
 
-    /// Connects to the next server, authenticates, and creates a process.
+    /// Connects to the next server, authenticates, and creates a process. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// The reason why this server cannot be used, or `ESHUTDOWN` if waits were interrupted since
+    /// `interrupts`.
     pub(super) fn attempt(&self, input: &mut Input, interrupts: u32) -> Result<(), Trouble> {
         let index = self.state.lock().server;
         let server = *self.servers.get(index).ok_or(EINVAL)?;
@@ -283,8 +288,11 @@ impl Link {
         let given = state.conversation.answered(answered);
         let is_asked = state.conversation.is_owed();
         drop(state);
-        if is_full(result) {
-            self.descriptors.lower();
+        if let Some(fault) = result.err().filter(|_| is_full(result)) {
+            if self.descriptors.lower() {
+                let index = self.state.lock().server;
+                self.log(index, fault, FEWER);
+            }
         }
         let us = self.setup.now_us().saturating_sub(call.asked_us());
         let result = result.map_err(|fault| fault.errno().into());
@@ -437,6 +445,10 @@ impl Link {
         }
     }
 }
+
+/// Says that gfmd allows fewer open files than the mount.
+const FEWER: &str = "its process has no room for more open files, fewer are kept open there; \
+                     raise max_open_files in gfmd.conf, or lower open_files=";
 
 /// Says that the connection is given up.
 fn loss(fault: Fault) -> &'static str {

@@ -67,7 +67,7 @@ impl Reader {
     }
 }
 
-/// Of a file that could not be opened to the end, nothing stays open.
+/// Leaves nothing open of a file that could not be opened to the end.
 impl Drop for Reader {
     fn drop(&mut self) {
         self.abandon();

@@ -48,10 +48,20 @@ const LID_MAX: u16 = 0xbfff;
 /// The maximum of a key: only privileged programs may use keys with the highest bit.
 const QKEY_MAX: u32 = i32::MAX as u32;
 
+/// Returns the key of a queue pair that a random number makes: 1 to 2^31 - 1.
+pub const fn random_qkey(random: u64) -> u32 {
+    // CAST: The lower bits.
+    let qkey = random as u32 & QKEY_MAX;
+    match qkey {
+        0 => 1,
+        _ => qkey,
+    }
+}
+
 /// The maximum of a service level.
 const SL_MAX: u8 = 15;
 
-/// Where the public queue pair of a node is.
+/// The address of the public queue pair of a node.
 ///
 /// # Invariants
 ///

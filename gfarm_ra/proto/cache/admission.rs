@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much a node does for others at a time, and how much it asks of each.
+//! Limits how much a node does for others at a time, and how much it asks of each.
 //!
 //! A datagram for which no receive is posted is lost without a trace. So a node tells each peer how
 //! many requests it serves for it at a time, its *credits*, and the peer sends no more than these.
@@ -19,17 +19,17 @@ const BUSY_MS: u16 = 5;
 /// The maximum of it, in milliseconds.
 const BUSY_MS_MAX: u64 = 1000;
 
-/// How far bytes may be sent ahead of their rate, in microseconds.
+/// The time by which bytes may be sent ahead of their rate, in microseconds.
 const BURST_US: u64 = 100_000;
 
-/// What a node does for one peer.
+/// The requests that a node serves for one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Guest {
+pub struct PeerLoad {
     serving: u16,
 }
 
-impl Guest {
-    /// Nothing yet.
+impl PeerLoad {
+    /// The value of a peer without a request.
     pub const NEW: Self = Self { serving: 0 };
 
     /// Returns whether it has no request here.
@@ -38,14 +38,14 @@ impl Guest {
     }
 }
 
-/// What a node does for others.
+/// The requests that a node serves for all peers, and the bytes that it sends to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// The number of requests at a time.
     capacity: u16,
     serving: u16,
     /// The number of peers for which it serves any.
-    guests: u16,
+    peers: u16,
     /// The bytes that it sends in a second; 0 is no limit.
     rate_bytes: u64,
     /// The time when all that was sent would have left at that rate, in microseconds.
@@ -59,7 +59,7 @@ impl Admission {
         Self {
             capacity,
             serving: 0,
-            guests: 0,
+            peers: 0,
             rate_bytes,
             paid_us: 0,
         }
@@ -67,30 +67,41 @@ impl Admission {
 
     /// Returns how many requests each peer may have under way here.
     pub fn credits(&self) -> u16 {
-        let sharers = self.guests.max(1);
+        let sharers = self.peers.max(1);
         let share = self.capacity.checked_div(sharers).unwrap_or(0);
         share.clamp(1, CREDITS_MAX)
     }
 
-    /// Admits a request of a peer for `len_bytes`, until [`release`](Self::release); or returns
-    /// what the peer is told. Who does not know yet how much will be sent admits 0 bytes, and
-    /// [pays](Self::pay) later.
-    pub fn admit(&mut self, guest: &mut Guest, len_bytes: u64, now_us: u64) -> Result<(), Answer> {
-        if self.serving >= self.capacity || guest.serving >= self.credits() {
+    /// Admits a request of a peer for `len_bytes`, until [`release`](Self::release). A caller that
+    /// does not know yet how much will be sent admits 0 bytes, and [pays](Self::pay) later.
+    ///
+    /// # Errors
+    ///
+    /// Returns the answer for the peer if its request is not admitted.
+    pub fn admit(
+        &mut self,
+        load: &mut PeerLoad,
+        len_bytes: u64,
+        now_us: u64,
+    ) -> Result<(), Answer> {
+        if self.serving >= self.capacity || load.serving >= self.credits() {
             let wait_ms = BUSY_MS;
             return Err(Answer::Busy { wait_ms });
         }
         self.pay(len_bytes, now_us)?;
-        if guest.serving == 0 {
-            self.guests = self.guests.saturating_add(1);
+        if load.serving == 0 {
+            self.peers = self.peers.saturating_add(1);
         }
-        guest.serving = guest.serving.saturating_add(1);
+        load.serving = load.serving.saturating_add(1);
         self.serving = self.serving.saturating_add(1);
         Ok(())
     }
 
-    /// Counts `len_bytes` that are to be sent; or returns what the peer is told, as too much was
-    /// sent lately.
+    /// Counts `len_bytes` that are about to be sent.
+    ///
+    /// # Errors
+    ///
+    /// Returns the answer for the peer if too much was sent lately.
     pub fn pay(&mut self, len_bytes: u64, now_us: u64) -> Result<(), Answer> {
         if len_bytes == 0 {
             return Ok(());
@@ -110,15 +121,15 @@ impl Admission {
         Ok(())
     }
 
-    /// The last fragment of a request that was admitted has left, or the request was given up.
-    pub fn release(&mut self, guest: &mut Guest) {
-        if guest.serving == 0 {
+    /// Ends a request that was admitted: its last fragment has left, or it was given up.
+    pub fn release(&mut self, load: &mut PeerLoad) {
+        if load.serving == 0 {
             return;
         }
-        guest.serving = guest.serving.saturating_sub(1);
+        load.serving = load.serving.saturating_sub(1);
         self.serving = self.serving.saturating_sub(1);
-        if guest.serving == 0 {
-            self.guests = self.guests.saturating_sub(1);
+        if load.serving == 0 {
+            self.peers = self.peers.saturating_sub(1);
         }
     }
 }

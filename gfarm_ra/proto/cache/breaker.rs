@@ -74,9 +74,9 @@ pub enum Change {
 enum State {
     /// Nodes are asked, with so many silences since the last answer.
     Joined(u8),
-    /// They are asked, and one has to answer before this time.
+    /// Nodes are asked, and one has to answer before this time.
     Doubt(u64),
-    /// They are not asked, until one answers at this time or later.
+    /// Nodes are not asked, until one answers at this time or later.
     Cut(u64),
 }
 

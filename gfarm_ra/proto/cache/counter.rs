@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a node counts: the lines of `ibstat`.
+//! The counters of a node: the lines of `ibstat`.
 
 use super::{
     members::Ignored,
@@ -8,7 +8,10 @@ use super::{
         Answer,
         Refusal, //
     },
-    responder::Discarded,
+    responder::{
+        Discarded,
+        Refused, //
+    },
     wire::Rejected, //
 };
 
@@ -40,7 +43,7 @@ counters! {
     Reads = "reads",
     /// Requests that were sent to other nodes.
     Asked = "asked",
-    /// Those of them that were not the first of their part.
+    /// Requests of these that were not the first of their part.
     AskedAgain = "asked_again",
     /// Requests that were not answered in time.
     Timeouts = "timeouts",
@@ -182,11 +185,19 @@ impl From<Rejected> for Counter {
 impl From<Discarded> for Counter {
     fn from(why: Discarded) -> Self {
         match why {
-            Discarded::Receiver => Self::DroppedReceiver,
             Discarded::Sender => Self::DroppedSender,
             Discarded::Address => Self::DroppedAddress,
             Discarded::Repeated => Self::DroppedRepeated,
             Discarded::Body => Self::DroppedBody,
+        }
+    }
+}
+
+impl From<Refused> for Counter {
+    fn from(why: Refused) -> Self {
+        match why {
+            Refused::Rejected(why) => why.into(),
+            Refused::Receiver => Self::DroppedReceiver,
         }
     }
 }

@@ -46,10 +46,10 @@ const RECENT_US: u64 = 5_000;
 /// microseconds: the longest read.
 const FORGOTTEN_US: u64 = READ_US_MAX;
 
-/// What an owner is asked.
+/// A request to an owner.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// Who asks.
+    /// The node that asks.
     pub requester: NodeId,
     /// The file and its content.
     pub file: ContentId,
@@ -59,20 +59,20 @@ pub struct Question<'a> {
     pub pages: PageSet,
     /// The owner was asked for these pages before by the same read, whether it has answered or not.
     pub is_retry: bool,
-    /// It is asked of the owner of all; otherwise what no holder has is asked for there.
+    /// Whether it is asked of the owner of all; otherwise what no holder has is asked for there.
     pub is_root: bool,
     /// Holders that are of no use to it.
     pub excluded: &'a Excluded,
 }
 
-/// Whom a requester is sent to. Both sets are parts of the pages that were asked for, and have none
-/// in common. What is in neither has a holder that cannot serve it now: it is to be asked for
-/// again.
+/// The sources that a requester is sent to. Both sets are parts of the pages that were asked for,
+/// and have none in common. What is in neither has a holder that cannot serve it now: it is to be
+/// asked for again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direction {
     /// The holder, and what it is to be asked for; not the requester, and not an empty set.
     pub from: Option<(NodeId, PageSet)>,
-    /// What no holder has: the requester reads it from a file server.
+    /// The pages that no holder has: the requester reads them from a file server.
     pub fetch: PageSet,
 }
 
@@ -96,11 +96,11 @@ struct Holder {
     serving: u8,
     /// The number that was sent to it in all.
     served: u32,
-    /// It has told that it has the pages.
+    /// The holder has told that it has the pages.
     is_done: bool,
-    /// When it was noted, or sent to a holder once more.
+    /// The time at which it was noted, or sent to a holder once more, in microseconds.
     since_us: u64,
-    /// When a requester was last sent to it.
+    /// The time at which a requester was last sent to it, in microseconds.
     asked_us: u64,
 }
 
@@ -139,15 +139,15 @@ impl Holder {
     }
 }
 
-/// What is known of a requester: those that wait for it are of its wave or of an earlier one.
+/// The knowledge of a requester: those that wait for it are of its wave or of an earlier one.
 #[derive(Clone, Copy, Debug)]
 enum Own {
-    /// It is new, so none waits for it.
+    /// The requester is new, so no other one waits for it.
     Nothing,
     /// The wave that it was of, and the number of the holder that it was sent to, see
     /// [`Holder::parent`]. It may ask once more because it was not told.
     Wave(u64, u64),
-    /// It is not new, and its place may have been taken.
+    /// The requester is not new, and its place may have been taken.
     Lost,
 }
 
@@ -160,7 +160,8 @@ pub struct Entry {
     /// The last wave, and when it began.
     wave: u64,
     wave_us: u64,
-    /// When a holder was last forgotten that was not done; `None` if none was.
+    /// The time at which a holder was last forgotten that was not done, in microseconds; `None` if
+    /// none was.
     forgotten_us: Option<u64>,
     holders: [Option<Holder>; HOLDERS_MAX],
 }

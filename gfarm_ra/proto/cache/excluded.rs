@@ -9,15 +9,15 @@ use super::address::NodeId;
 /// The number of nodes that a request can name as of no use.
 pub const EXCLUDED_MAX: usize = 4;
 
-/// Why a node was of no use.
+/// The reason why a node was of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// It has not answered.
+    /// The node has not answered.
     NoAnswer = 1,
-    /// It has not got the pages.
+    /// The node does not have the pages.
     NotHere = 2,
-    /// It has too much to do.
+    /// The node has too much to do.
     Busy = 3,
 }
 

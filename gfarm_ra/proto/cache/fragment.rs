@@ -76,7 +76,7 @@ impl FragmentLen {
 /// The immediate of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FragmentId {
-    /// That of the request.
+    /// The tag of the request.
     pub tag: u16,
     /// The number of the fragment.
     pub index: u16,

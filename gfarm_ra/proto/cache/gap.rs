@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of a part of a file is left for the file server, when other nodes have given some of its
-//! pages: the bytes of the others, up to the end of the file, and of few pages between them.
+//! The bytes of a part of a file that are left for the file server, when other nodes have given
+//! some of its pages: those of the other pages, up to the end of the file, and of few pages between
+//! them.
 
 use core::ops::Range;
 

@@ -41,12 +41,12 @@ pub const RECORD_LEN: usize = 44;
 /// The maximum length of a body, in bytes.
 pub const BODY_LEN_MAX: usize = HEAD_LEN + RECORD_LEN * (RECORDS_MAX + 1);
 
-/// Why a body was not read.
+/// The reason why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
-    /// It has more or fewer bytes than its records need.
+    /// The body has more or fewer bytes than its records need.
     Length,
-    /// There are more records than [`RECORDS_MAX`].
+    /// The body has more than [`RECORDS_MAX`] records behind the sender's.
     Count,
     /// The reserved byte is not 0.
     Reserved,

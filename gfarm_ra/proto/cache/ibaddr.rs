@@ -3,11 +3,13 @@
 //! Lines that are written to `ibaddr` of a mount, to add and to remove peers by hand.
 //!
 //! ```text
-//! [add|remove] gid=G [lid=N] qpn=N [psn=N] [qkey=N] [sl=N] ...
+//! [add] gid=G [lid=N] qpn=N [psn=N] qkey=N [sl=N] ...
+//! remove gid=G [lid=N] qpn=N [psn=N] [qkey=N] [sl=N] ...
 //! [add|remove] lid=N qpn=N [psn=N] qkey=N sl=N [gid=G] ...
 //! ```
 //!
-//! Without them `lid` is 0, and key and service level are those of the node itself.
+//! Without them `lid` is 0, and key and service level are those of the node itself. Of a peer that
+//! is added the key has to be told, as each node draws its own.
 //!
 //! `lid=N qpn=N psn=N qkey=N sl=N` is what the driver of 2014 took and showed, without `gid`, which
 //! RoCE needs. Numbers are decimal, G is written as an IPv6 address. As in that driver a line that
@@ -24,7 +26,7 @@ use ferro_proto::errno::Errno;
 use super::super::setting::number;
 use super::address::Address;
 
-/// What a line asks for.
+/// The change that a line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// Register this peer.
@@ -63,15 +65,20 @@ fn edit(line: &[u8], me: Address) -> Result<Option<Edit>, Errno> {
     } else if !first.starts_with(b"lid=") && !first.starts_with(b"gid=") {
         return Ok(None);
     }
-    let address = address(words, me).ok_or(Errno::EINVAL)?;
+    let qkey = (first == b"remove").then(|| me.qkey());
+    let address = address(words, me, qkey).ok_or(Errno::EINVAL)?;
     Ok(Some(match first {
         b"remove" => Edit::Remove(address),
         _ => Edit::Add(address),
     }))
 }
 
-/// Parses the fields of an address.
-fn address<'a>(words: impl Iterator<Item = &'a [u8]>, me: Address) -> Option<Address> {
+/// Parses the fields of an address; one without a key has this, if any.
+fn address<'a>(
+    words: impl Iterator<Item = &'a [u8]>,
+    me: Address,
+    qkey: Option<u32>,
+) -> Option<Address> {
     let mut words = words.peekable();
     let mut found = None;
     if let Some(text) = words.peek().and_then(|word| word.strip_prefix(b"gid=")) {
@@ -93,7 +100,7 @@ fn address<'a>(words: impl Iterator<Item = &'a [u8]>, me: Address) -> Option<Add
     let lid = u16::try_from(field(b"lid=", or(0))?).ok()?;
     let qpn = field(b"qpn=", None)?;
     field(b"psn=", Some(0))?;
-    let qkey = field(b"qkey=", or(me.qkey()))?;
+    let qkey = field(b"qkey=", qkey.filter(|_| is_short))?;
     let sl = u8::try_from(field(b"sl=", or(me.sl().into()))?).ok()?;
     for text in words.filter_map(|word| word.strip_prefix(b"gid=")) {
         let after = gid(text)?;

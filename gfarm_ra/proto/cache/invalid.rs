@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is wrong with a message whose sender has the key.
+//! The faults of a message whose sender has the key.
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ pub enum Invalid {
     Time,
     /// The size of the file is 0, or more than a file can have.
     Size,
-    /// There are no pages, or some are behind the end of the file.
+    /// The set of pages is empty, or has some behind the end of the file.
     Pages,
     /// The length of fragments is none, or there are too many of them.
     Fragments,
@@ -25,7 +25,7 @@ pub enum Invalid {
     QueueKey,
     /// An owner is told where to send fragments, or a holder is not.
     Landing,
-    /// It is not known in which role the receiver is asked.
+    /// The role in which the receiver is asked is not known.
     Role,
     /// A flag is not known.
     Flags,

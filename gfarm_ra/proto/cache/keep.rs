@@ -16,10 +16,10 @@ pub const KEEP_MS: u16 = 100;
 /// The time between two repetitions, in microseconds: one of them may be lost.
 const REPEAT_US: u64 = KEEP_MS as u64 * 1000 / 3;
 
-/// What to do about a request that is kept.
+/// The action for a request that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Nothing before this time, in microseconds.
+    /// Nothing is to be done before this time, in microseconds.
     Until(u64),
     /// Send this, and look again at the time, in microseconds.
     Say(Answer, u64),

@@ -63,16 +63,16 @@ const DOUBT_PROBES: usize = 4;
 /// The number of nodes that are told when a node leaves.
 const TOLD_AT_END: u8 = 8;
 
-/// Why what a node has sent is ignored.
+/// The reason why a message of a node is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ignored {
     /// The datagram came from another place than the one that it names as its own.
     Source,
-    /// It has the number of the receiver.
+    /// The sender has the number of the receiver.
     Own,
     /// The table is full.
     Full,
-    /// It answers no probe.
+    /// The message answers no probe.
     Unasked,
     /// Its number has come before, or is too old to tell.
     Repeated,
@@ -81,12 +81,13 @@ pub enum Ignored {
 /// A `Hello` to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<'b> {
-    /// Where to.
+    /// The address of the receiver.
     pub to: Address,
-    /// To which node, if that is known.
+    /// The number of the receiver, if it is known.
     pub node: Option<NodeId>,
-    /// It does not answer: its address is to be looked up anew, as another machine may have it by
-    /// now, with another Ethernet address. Adapters keep that one with the address handle.
+    /// Whether the receiver does not answer: its address is to be looked up anew then, as another
+    /// machine may have it by now, with another Ethernet address. Adapters keep that one with the
+    /// address handle.
     pub is_lost: bool,
     /// The body.
     pub body: &'b [u8],
@@ -99,16 +100,17 @@ pub struct Members<S> {
     me: Record,
     table: Table<S>,
     rankings: Rankings,
-    /// Where the next round looks for a peer to probe.
+    /// The place from which the next round looks for a peer to probe.
     turn: usize,
-    /// From which place on the next peer is looked for whose probe is due.
+    /// The place from which the next peer is looked for whose probe is due.
     next_probe: usize,
-    /// Where the next search for news begins.
+    /// The place at which the next search for news begins.
     news_from: usize,
     round_us: u64,
-    /// Where the list of the members goes on that is read at first; `None` when it is read.
+    /// The place at which the list of members goes on that is read at first; `None` when it is
+    /// read.
     join: Option<u16>,
-    /// When it greets the next node, and until when it does.
+    /// The time at which it greets the next node, and until which it does, in microseconds.
     greet_us: u64,
     greet_end_us: u64,
     leaving: u8,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which node keeps the directory entry of a chunk: rendezvous hashing.
+//! Chooses the node that keeps the directory entry of a chunk: rendezvous hashing.
 //!
 //! Every node gives each (node, chunk) a number, and the node with the highest one is the owner. So
 //! nodes with the same members agree without a word; a node that leaves gives each other one an
@@ -61,10 +61,11 @@ pub const fn groups(nodes: usize) -> u64 {
 /// The owners of a chunk for one requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owners {
-    /// Whom the requester asks: each group of requesters has an owner of its own, so that no node
-    /// is asked by all. With one group it is the owner.
+    /// The node that the requester asks: each group of requesters has an owner of its own, so that
+    /// no node is asked by all. With one group it is the owner.
     pub near: NodeId,
-    /// Whom the owner of a group sends the requester to for pages that no node of the group has.
+    /// The node to which the owner of a group sends the requester for pages that no node of the
+    /// group has.
     pub root: NodeId,
 }
 

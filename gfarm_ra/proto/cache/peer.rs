@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a node knows of one other node.
+//! The knowledge of a node about one other node.
 //!
 //! Nodes tell one another what they believe of the others, as in SWIM (Das, Gupta, Motivala, 2002):
 //! of two claims about a node the newer one holds, at every node, in any order in which they
@@ -39,17 +39,17 @@ const DOUBLINGS_MAX: u8 = 6;
 /// microseconds. Until then no node can bring it back that was not told that it is dead.
 pub const FORGET_US: u64 = 600_000 * MS;
 
-/// How a node is, in the order in which claims of the same incarnation replace one another.
+/// The state of a node, in the order in which claims of the same incarnation replace one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Standing {
-    /// It answers.
+    /// The node answers.
     Alive = 0,
-    /// It owes answers: it is neither asked nor an owner, until it contradicts.
+    /// The node owes answers: it is neither asked nor an owner, until it contradicts.
     Suspect = 1,
-    /// It has not contradicted.
+    /// The node has not contradicted.
     Dead = 2,
-    /// It has said that it leaves.
+    /// The node has said that it leaves.
     Left = 3,
 }
 
@@ -76,12 +76,12 @@ impl Standing {
     }
 }
 
-/// What is believed of a node. The larger of two claims is the newer one.
+/// A claim about the state of a node. The larger of two claims is the newer one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
     /// A number that only the node itself increases, to contradict.
     pub incarnation: u32,
-    /// How it is.
+    /// The claimed state.
     pub standing: Standing,
 }
 
@@ -101,29 +101,29 @@ impl Claim {
     }
 }
 
-/// What one node tells another about a third one, or about itself.
+/// The record that one node sends to another about a third one, or about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which node.
+    /// The number of the node.
     pub node: NodeId,
-    /// Where its public queue pair is.
+    /// The address of its public queue pair.
     pub address: Address,
     /// A random number that all mounts of a machine have in common until it starts again.
     pub boot: u32,
-    /// How it is.
+    /// The claim about its state.
     pub claim: Claim,
 }
 
-/// What is next for a peer whose time has come.
+/// The next action for a peer whose time has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing yet.
+    /// Nothing is due yet.
     Nothing,
     /// Send it a probe.
     Probe,
-    /// It has changed, to suspected or dead.
+    /// The peer has changed, to suspected or dead.
     Changed,
-    /// It can be forgotten.
+    /// The peer can be forgotten.
     Forget,
 }
 
@@ -134,17 +134,17 @@ pub struct Peer {
     /// `None` until a peer that was registered by hand has answered.
     known: Option<Known>,
     is_by_hand: bool,
-    /// It has answered, or has asked: so it knows this node.
+    /// The peer has answered, or has asked: so it knows this node.
     is_met: bool,
     /// The probes that are without an answer.
     series: Series,
     /// The number of series of probes that it has not answered since it is dead.
     misses: u8,
-    /// How often the claim is still to be told to others.
+    /// The number of times that the claim is still to be told to others.
     news: u8,
-    /// When the next probe is due; `u64::MAX` if none is.
+    /// The time at which the next probe is due, in microseconds; `u64::MAX` if none is.
     probe_us: u64,
-    /// Since when the claim is believed.
+    /// The time since which the claim is believed, in microseconds.
     since_us: u64,
     /// The numbers of its datagrams.
     received: ReplayWindow,
@@ -154,13 +154,14 @@ pub struct Peer {
     pages: u64,
 }
 
-/// What a peer has told, or others about it.
+/// The statements of a peer, or of others about it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     node: NodeId,
     boot: u32,
     claim: Claim,
-    /// It was heard of, but neither has it answered a probe, nor has a member vouched for it.
+    /// Whether it was only heard of: neither has it answered a probe, nor has a member vouched for
+    /// it.
     is_candidate: bool,
 }
 

@@ -11,7 +11,7 @@ use super::{
     wire::DATAGRAM_LEN_MAX, //
 };
 
-/// What a mount says of its port.
+/// The port that a mount asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     /// The number of the port, from 1 on (`ib_port=`).
@@ -23,7 +23,7 @@ pub struct Wish {
     pub mtu_bytes: Option<u32>,
 }
 
-/// What a device says of a port.
+/// The attributes of a port, as the device gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Whether it sends and receives.
@@ -37,7 +37,7 @@ pub struct Facts {
 /// An entry of a port's table of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where in the table it is.
+    /// Its index in the table.
     pub index: u8,
     /// The address.
     pub gid: [u8; 16],
@@ -45,10 +45,10 @@ pub struct Entry {
     pub is_udp: bool,
 }
 
-/// Why a device or a port cannot be used.
+/// The reason why a device or a port cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// There is no device of the name.
+    /// No device has the name.
     NoDevice,
     /// No device has an active port of this number.
     NoneActive(u8),
@@ -62,9 +62,9 @@ pub enum Unusable {
     NoGid,
     /// The datagrams of the port are shorter than what is asked for.
     Mtu {
-        /// What is asked for, in bytes.
+        /// The length that is asked for, in bytes.
         wished: u32,
-        /// Those of the port, in bytes.
+        /// The length of the port's datagrams, in bytes.
         port: u32,
     },
     /// The datagrams of the port, of so many bytes, are too short for messages.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which fragments have arrived, where they are in memory, and how each comes to its place.
+//! Tells which fragments have arrived, where they are in memory, and how each comes to its place.
 //!
 //! A queue pair gives the datagrams that arrive to its receives in the order in which these were
 //! posted. Receive i, called *slot* i, is laid over the place of fragment i. So as long as no
@@ -30,12 +30,12 @@ const _: () = assert!(FRAGMENTS_MAX == 1 << u8::BITS);
 /// A set of slots, or of fragments: of numbers of the range that pages have.
 type Numbers = PageSet;
 
-/// What is in the memory of a slot.
+/// The content of the memory of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
-    /// It is posted: the device may write to it.
+    /// The slot is posted: the device may write to it.
     Posted,
-    /// Nothing of use.
+    /// The slot has nothing of use.
     Empty,
     /// A fragment.
     Holds(u8),
@@ -48,9 +48,9 @@ pub enum Arrival {
     New,
     /// A fragment that is there already.
     Repeated,
-    /// Not a fragment of the request.
+    /// The message is no fragment of the request.
     Foreign,
-    /// There is no such slot, or it was used up before: the driver is wrong.
+    /// The slot does not exist, or was used up before: the driver is wrong.
     NoSlot,
 }
 
@@ -66,9 +66,9 @@ pub enum Place {
 /// A copy of one fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Move {
-    /// Where it is.
+    /// The place of the fragment.
     pub from: Place,
-    /// Where it goes; nothing of use is there.
+    /// The place to which it is moved; nothing of use is there.
     pub to: Place,
 }
 

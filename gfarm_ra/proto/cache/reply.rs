@@ -69,7 +69,7 @@ pub struct Holder {
     pub address: Address,
 }
 
-/// Why a request is not served, with the pages or without.
+/// The reason why a request is not served, with the pages or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Refusal {
@@ -102,16 +102,16 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a node says about the pages of a request. Sets are subsets of the request's; what is in
-/// none of them the node does not know of.
+/// The statement of a node about the pages of a request. Sets are subsets of the request's; what is
+/// in none of them the node does not know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Of a holder: the fragments of these pages were sent.
+    /// A holder has sent the fragments of these pages.
     Data {
         /// The pages, at least one.
         pages: PageSet,
     },
-    /// Of an owner: a node has pages, or is fetching them.
+    /// An owner names a node that has pages, or is fetching them.
     Redirect {
         /// The node to ask as a holder: the owner itself, or another one.
         holder: Holder,
@@ -120,20 +120,19 @@ pub enum Answer {
         /// No node has these: fetch them from the file server. The owner counts on it.
         fetch: PageSet,
     },
-    /// Of an owner: no node has the pages.
+    /// An owner says that no node has the pages.
     Fetch {
         /// Fetch these from the file server, at least one. The owner counts on it.
         pages: PageSet,
     },
-    /// Of an owner: another node is it; ask that one as
+    /// An owner names another node as the owner; ask that one as
     /// [`Role::NamedOwner`](super::request::Role::NamedOwner).
     OtherOwner(Holder),
-    /// Of a holder: the pages are being fetched. The node keeps the request, and sends another
-    /// reply.
+    /// A holder is fetching the pages. It keeps the request, and sends another reply.
     Wait {
         /// The time after which the node is lost if it is silent, in milliseconds, not 0.
         wait_ms: u16,
-        /// For how many nodes in a row this one waits; 0 if for the file server.
+        /// The number of nodes for which this one waits in a row; 0 if for the file server.
         depth: u8,
     },
     /// The node has too much to do, and has forgotten the request.
@@ -150,13 +149,13 @@ pub enum Answer {
 /// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// That of the request.
+    /// The number of the request.
     pub id: RequestId,
-    /// With data, the size of the file as the peer knows it, in bytes; otherwise 0.
+    /// The size of the file in bytes as the peer knows it, with data; otherwise 0.
     pub size_bytes: u64,
     /// The number of requests that the peer serves for this node at a time.
     pub credits: u16,
-    /// What the peer says.
+    /// The answer of the peer.
     pub answer: Answer,
 }
 

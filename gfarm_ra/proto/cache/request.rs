@@ -139,7 +139,7 @@ impl Wanted {
     }
 }
 
-/// Where fragments are to be sent: a queue pair at the port of the node that asks.
+/// The receiver of fragments: a queue pair at the port of the node that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landing {
     qpn: u32,
@@ -180,15 +180,15 @@ impl Landing {
     }
 }
 
-/// In which role a node is asked.
+/// The role in which a node is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// As the owner of the chunk: it tells who has the pages.
+    /// The owner of the chunk: it tells which nodes have the pages.
     Owner = 0,
-    /// As the owner, by the word of another node: it names no further owner.
+    /// The owner, by the word of another node: it names no further owner.
     NamedOwner = 1,
-    /// As a holder: it sends the pages, now or when it has them, or tells that it will not.
+    /// A holder: it sends the pages, now or when it has them, or tells that it will not.
     Holder = 2,
 }
 
@@ -203,10 +203,10 @@ impl Role {
     }
 }
 
-/// What a node is asked for besides the pages.
+/// The fields of a request besides the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// In which role.
+    /// The role in which the node is asked.
     pub role: Role,
     /// The node that asks has asked a node for the same read before. To the owner it is still
     /// fetching what it was told to fetch.
@@ -215,7 +215,7 @@ pub struct Ask {
     pub excluded: Excluded,
 }
 
-/// What tells a request from all others; the reply repeats it.
+/// The identity of a request, which the reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
     /// Tells the request from the others that the node has under way, and from those before it on

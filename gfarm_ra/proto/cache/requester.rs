@@ -77,10 +77,10 @@ use super::{
     }, //
 };
 
-/// What a node owes others when a read of it begins.
+/// The messages that a node owes others when a read of it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Nothing.
+    /// No message.
     Nothing,
     /// Pages that it is going to read from a file server when this read is over, for which others
     /// may wait. So it waits for nodes only that are near to a file server themselves: two nodes
@@ -90,7 +90,7 @@ pub enum Duty {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before the start.
+    /// The read has not started.
     New,
     /// The driver has an [`Effect::Ask`].
     Asking(Asking),
@@ -100,9 +100,9 @@ enum State {
     Stopping,
     /// Fragments are being moved, which makes these pages complete.
     Settling(PageSet),
-    /// This is asked for at a later time.
+    /// The read asks for this at a later time.
     Pausing(Asking, u64),
-    /// At the end.
+    /// The read has ended.
     Over,
 }
 
@@ -134,7 +134,7 @@ pub struct Requester {
     /// The time from the start to the latter.
     read_us: u64,
     state: State,
-    /// In the states `Waiting`, `Stopping` and `Settling`.
+    /// The attempt, in the states `Waiting`, `Stopping` and `Settling`.
     attempt: Option<Attempt>,
     /// The fragments of the attempt, if a holder is asked.
     fragments: Reassembly,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which requests of other nodes are served, and with what.
+//! Decides which requests of other nodes are served, and with what.
 //!
 //! A datagram is looked at in this order, and each step is the first one that can refuse it for its
-//! reason: length, version and kind; the code; the receiver. Of requests and notices then the
-//! sender, who must be known and be where it is known to be; the number; the fields. Up to the
-//! number, what is refused is counted only. Behind it the sender is a node of this cache that has
-//! not sent this before, so it gets an answer. Replies and answers of members are told by their
-//! random numbers, and of greetings [`Members::hello`](super::members::Members::hello) looks at the
-//! number.
+//! reason: length, version, kind and sender's number; the receiver; the code. The code comes last,
+//! as it costs the most, and who has seen no message knows the number of no node. Of requests and
+//! notices then the sender, who must be known and be where it is known to be; the number; the
+//! fields. Up to the number, what is refused is counted only. Behind it the sender is a node of
+//! this cache that has not sent this before, so it gets an answer. Replies and answers of members
+//! are told by their random numbers, and of greetings
+//! [`Members::hello`](super::members::Members::hello) looks at the number.
 
 use super::{
     address::{
@@ -29,25 +30,46 @@ use super::{
         RequestId, //
     },
     wire::{
+        self,
         Datagram,
         Head,
-        Kind, //
+        Key,
+        Kind,
+        Rejected, //
     }, //
 };
 
-/// Why a datagram is not answered, although its code is right.
+/// The reason why a datagram to this node is not answered, although its code is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Discarded {
-    /// It was sent to another node: an earlier mount of this one, or a wrong address.
-    Receiver,
     /// The sender is not known.
     Sender,
-    /// It has not come from where the sender is.
+    /// The datagram has not come from the address of the sender.
     Address,
-    /// It has come before, or is too old to tell.
+    /// The datagram has come before, or is too old to tell.
     Repeated,
     /// Its length is not that of its kind, or what it lists is invalid.
     Body,
+}
+
+/// The reason why a datagram is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A datagram that no node with the key sends.
+    Rejected(Rejected),
+    /// A datagram to another node: an earlier mount of this one, or a wrong address.
+    Receiver,
+}
+
+/// Reads a datagram to the node `me`.
+pub fn open<'a>(bytes: &'a [u8], me: NodeId, key: &Key) -> Result<Datagram<'a>, Refused> {
+    let sealed = wire::peek(bytes).map_err(Refused::Rejected)?;
+    let head = sealed.head();
+    let is_for_anyone = head.kind == Kind::Hello && head.to.is_none();
+    if head.to != Some(me) && !is_for_anyone {
+        return Err(Refused::Receiver);
+    }
+    sealed.open(key).map_err(Refused::Rejected)
 }
 
 /// A datagram that this node takes.
@@ -66,18 +88,13 @@ pub enum Received<'a> {
     Request(Address, Result<Request, RequestId>),
 }
 
-/// Reads a datagram to the node `me` whose code is right. `admit` looks at the sender of requests
-/// and notices: a member, where it is known to be, with a new number; its address is returned.
+/// Reads what was [opened](open). `admit` looks at the sender of requests and notices: a member,
+/// where it is known to be, with a new number; its address is returned.
 pub fn receive<'a>(
     datagram: &Datagram<'a>,
-    me: NodeId,
     admit: impl FnOnce(&Head) -> Result<Address, Discarded>,
 ) -> Result<Received<'a>, Discarded> {
     let Datagram { head, body } = datagram;
-    let is_for_anyone = head.kind == Kind::Hello && head.to.is_none();
-    if head.to != Some(me) && !is_for_anyone {
-        return Err(Discarded::Receiver);
-    }
     let gossip = || Gossip::parse(body, head.from).map_err(|_| Discarded::Body);
     match head.kind {
         Kind::Hello => Ok(Received::Hello(gossip()?, head.to.map(|_| head.sequence))),
@@ -102,8 +119,8 @@ pub fn receive<'a>(
     }
 }
 
-/// What this node has of exactly the content that is asked for. A file that is open for writing
-/// here, and one whose pages are of another generation or of none, have nothing.
+/// The pages that this node has of exactly the content that is asked for. A file that is open for
+/// writing here, and one whose pages are of another generation or of none, have nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cached {
     /// The size of the file, in bytes.
@@ -130,7 +147,7 @@ pub fn take_of_content<T>(
     (label() == Some(before)).then_some(taken)
 }
 
-/// What to do about a request to this node as a holder.
+/// The action for a request to this node as a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serve {
     /// Send the fragments of these pages, and behind them [`Answer::Data`].

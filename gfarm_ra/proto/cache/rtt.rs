@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a peer is waited for: by the times that its last answers took.
+//! Decides how long a peer is waited for, by the times that its last answers took.
 //!
 //! The mean and the deviation are those of RFC 6298. A reader waits for a page, and can have it
 //! from the file server, so the limits are 50 ms and, unless the administrator sets another one,
@@ -42,14 +42,14 @@ const KEPT_US: u64 = 2 * super::requester::READ_US;
 
 const _: () = assert!(TIMEOUT_US_MIN << SILENCES_MAX >= TIMEOUT_US_LIMIT);
 
-/// How long to wait for the answer to one request.
+/// The times to wait for the answer to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// For anything at all, in microseconds.
+    /// The time until anything comes, in microseconds.
     pub timeout_us: u32,
-    /// Until the same request is sent once more, to an owner, in microseconds.
+    /// The time until the same request is sent once more, to an owner, in microseconds.
     pub again_us: u32,
-    /// For each further fragment after the reply, in microseconds.
+    /// The time for each further fragment after the reply, in microseconds.
     pub grace_us: u32,
 }
 
@@ -58,11 +58,11 @@ pub struct Timing {
 pub struct Rtt {
     /// The mean times 8, and the deviation times 4; `None` if it has never answered.
     smooth: Option<(u32, u32)>,
-    /// How often it was silent since it has answered last, up to [`SILENCES_MAX`].
+    /// The number of times that it was silent since it has answered last, up to [`SILENCES_MAX`].
     silences: u8,
-    /// When it was silent last, in microseconds.
+    /// The time at which it was silent last, in microseconds.
     silent_us: u64,
-    /// Until when no read asks it, as it has kept one, in microseconds.
+    /// The time until which no read asks it, as it has kept one, in microseconds.
     kept_until_us: u64,
 }
 

@@ -17,7 +17,7 @@ pub const PROBE_TIMEOUT_US_MAX: u64 = 1_200_000;
 /// Probes that are without an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Series {
-    /// How many.
+    /// The number of probes that were sent.
     sent: u8,
     /// The number that the answer to the first one has to repeat; that of each other one is larger
     /// by one. When that one was sent, and how long its answer is waited for.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which datagrams of a peer were received before.
+//! Tells which datagrams of a peer were received before.
 //!
 //! A node numbers the datagrams that it sends to each other node, each with a larger number, and
 //! its peer accepts each number once. Datagrams overtake each other, so the peer remembers the last

@@ -92,9 +92,16 @@ impl Kind {
     }
 }
 
-/// The secret that all nodes of a cache have. Who has it wipes it at the end.
+/// The secret that all nodes of a cache have. It is wiped with its drop. A move may leave a copy
+/// behind, which is not: who keeps it has it [read](Self::read) where it stays.
 #[derive(PartialEq, Eq)]
 pub struct Key([u64; 2]);
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
 
 /// Does not show the secret.
 impl fmt::Debug for Key {
@@ -106,6 +113,11 @@ impl fmt::Debug for Key {
 impl Key {
     /// The length of a key, in bytes.
     pub const LEN: usize = 16;
+
+    /// Returns the place of a key that is read later.
+    pub const fn empty() -> Self {
+        Self([0; 2])
+    }
 
     /// Takes the bytes of a key, which no one can guess.
     pub fn new(bytes: &[u8; Self::LEN]) -> Self {
@@ -119,26 +131,29 @@ impl Key {
         Self(words)
     }
 
-    /// Returns the memory of the key, for who wipes it.
-    pub fn memory(&mut self) -> &mut [u8] {
-        self.0.as_mut_bytes()
+    /// Overwrites it, also where the compiler sees that it is not looked at any more.
+    pub fn wipe(&mut self) {
+        self.0 = [0; 2];
+        core::hint::black_box(&self.0);
     }
 
-    /// Reads a key from its text: 32 hexadecimal digits, perhaps with the end of a line.
-    pub fn parse(text: &[u8]) -> Option<Self> {
+    /// Reads a key from its text: 32 hexadecimal digits, perhaps with the end of a line. Returns
+    /// whether it is one.
+    pub fn read(&mut self, text: &[u8]) -> bool {
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         if text.len() != 2 * Self::LEN {
-            return None;
+            return false;
         }
-        let mut bytes = [0; Self::LEN];
-        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-            for digit in pair {
-                let digit = char::from(*digit).to_digit(16)?;
-                // CAST: Below 16.
-                *byte = *byte << 4 | digit as u8;
+        for (word, half) in self.0.iter_mut().zip(text.chunks_exact(Self::LEN)) {
+            // The first byte is the lowest of the word.
+            for digit in half.chunks_exact(2).rev().flatten() {
+                let Some(digit) = char::from(*digit).to_digit(16) else {
+                    return false;
+                };
+                *word = *word << 4 | u64::from(digit);
             }
         }
-        Some(Self::new(&bytes))
+        true
     }
 
     fn code(&self, bytes: &[u8]) -> u64 {
@@ -148,7 +163,7 @@ impl Key {
     }
 }
 
-/// What the head of a datagram says.
+/// The fields of the head of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The kind.
@@ -167,19 +182,19 @@ pub struct Head {
 pub struct Datagram<'a> {
     /// The head.
     pub head: Head,
-    /// What is between the head and the code.
+    /// The bytes between the head and the code.
     pub body: &'a [u8],
 }
 
-/// Why a datagram was not read. None of these is answered: an answer to a sender that may not have
-/// the key would let it use nodes against each other.
+/// The reason why a datagram was not read. No such datagram is answered: an answer to a sender that
+/// may not have the key would let it use nodes against each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rejected {
-    /// It is shorter than a head and a code, or longer than [`DATAGRAM_LEN_MAX`].
+    /// The datagram is shorter than a head and a code, or longer than [`DATAGRAM_LEN_MAX`].
     Length,
-    /// It does not begin as the datagrams of the cache do.
+    /// The datagram does not begin as those of the cache do.
     Magic,
-    /// It is of another version.
+    /// The datagram is of another version.
     Version,
     /// Its kind is not known.
     Kind,
@@ -227,8 +242,17 @@ pub fn seal(head: &Head, body: &[u8], key: &Key, out: &mut [u8]) -> Option<usize
     Some(whole)
 }
 
-/// Reads a datagram.
-pub fn open<'a>(bytes: &'a [u8], key: &Key) -> Result<Datagram<'a>, Rejected> {
+/// A datagram whose code was not looked at yet.
+#[derive(Debug)]
+pub struct Sealed<'a> {
+    datagram: Datagram<'a>,
+    covered: &'a [u8],
+    code: u64,
+}
+
+/// Reads the head of a datagram: what refuses it here costs next to nothing, and its code a pass
+/// over all of its bytes.
+pub fn peek(bytes: &[u8]) -> Result<Sealed<'_>, Rejected> {
     if bytes.len() > DATAGRAM_LEN_MAX {
         return Err(Rejected::Length);
     }
@@ -243,15 +267,36 @@ pub fn open<'a>(bytes: &'a [u8], key: &Key) -> Result<Datagram<'a>, Rejected> {
         return Err(Rejected::Version);
     }
     let kind = Kind::new(raw.kind.get()).ok_or(Rejected::Kind)?;
-    // One comparison of two words takes the same time wherever they differ.
-    if u64::from_le_bytes(*code) != key.code(covered) {
-        return Err(Rejected::Code);
-    }
     let head = Head {
         kind,
         from: NodeId::new(raw.from.get()).ok_or(Rejected::From)?,
         to: NodeId::new(raw.to.get()),
         sequence: raw.sequence.get(),
     };
-    Ok(Datagram { head, body })
+    Ok(Sealed {
+        datagram: Datagram { head, body },
+        covered,
+        code: u64::from_le_bytes(*code),
+    })
+}
+
+impl<'a> Sealed<'a> {
+    /// Returns what the head says, which anyone may have written.
+    pub const fn head(&self) -> &Head {
+        &self.datagram.head
+    }
+
+    /// Returns the datagram, if its sender has the key.
+    pub fn open(self, key: &Key) -> Result<Datagram<'a>, Rejected> {
+        // One comparison of two words takes the same time wherever they differ.
+        match self.code == key.code(self.covered) {
+            true => Ok(self.datagram),
+            false => Err(Rejected::Code),
+        }
+    }
+}
+
+/// Reads a datagram to any node.
+pub fn open<'a>(bytes: &'a [u8], key: &Key) -> Result<Datagram<'a>, Rejected> {
+    peek(bytes)?.open(key)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Inline functions of C that Rust cannot reach; those of requests are in netfs.c, and
- * those of permissions in rights.c. They are exported,
+ * those of permissions in rights.c, those of mappings in faults.c. They are exported,
  * as generic and inlined functions of the crate call them from its users' modules.
  */
 #include <linux/backing-dev.h>
@@ -64,6 +64,7 @@ void vfs_ext_helper_inode_init(struct vfs_ext_inode *inode, const struct netfs_r
 	netfs_inode_init(&inode->netfs, ops, false);
 	inode->netfs._remote_i_size = 0;
 	INIT_WORK(&inode->put, vfs_ext_inode_put);
+	inode->told = 0;
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_init);
 
@@ -283,6 +284,21 @@ unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry)
 	return jiffies_to_msecs(jiffies - READ_ONCE(dentry->d_time));
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_age_ms);
+
+/* Walks under RCU see the attributes that were set before. */
+void vfs_ext_helper_inode_told(struct inode *inode)
+{
+	smp_store_release(&container_of(inode, struct vfs_ext_inode, netfs.inode)->told, jiffies ?: 1);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_told);
+
+u64 vfs_ext_helper_inode_age_ms(const struct inode *inode)
+{
+	unsigned long told = smp_load_acquire(&container_of(inode, struct vfs_ext_inode, netfs.inode)->told);
+
+	return told ? (u64)(jiffies - told) * MSEC_PER_SEC / HZ : U64_MAX;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_age_ms);
 
 bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx)
 {

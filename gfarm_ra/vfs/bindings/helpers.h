@@ -27,12 +27,15 @@ struct qstr;
 struct scatterlist;
 struct seq_file;
 struct super_block;
+struct vm_area_desc;
 
 /* An inode, before what a file system adds. */
 struct vfs_ext_inode {
 	struct netfs_inode netfs;
 	/* Puts a reference that may be the last one. */
 	struct work_struct put;
+	/* When its attributes were told, in jiffies; 0: never. */
+	unsigned long told;
 };
 
 /* What super_block.s_fs_info begins with. */
@@ -92,10 +95,14 @@ const struct qstr *vfs_ext_helper_dentry_name(const struct dentry *dentry);
 struct dentry *vfs_ext_helper_file_dentry(const struct file *file);
 int vfs_ext_helper_may(struct mnt_idmap *idmap, struct inode *inode, int mask, bool server_decides);
 int vfs_ext_helper_open_mask(const struct file *file);
+void vfs_ext_helper_read_window(struct file *file);
+int vfs_ext_helper_mmap_prepare(struct vm_area_desc *desc);
 struct mnt_idmap *vfs_ext_helper_file_idmap(const struct file *file);
 struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry);
 void vfs_ext_helper_dentry_renew(struct dentry *dentry);
 unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry);
+void vfs_ext_helper_inode_told(struct inode *inode);
+u64 vfs_ext_helper_inode_age_ms(const struct inode *inode);
 bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx);
 bool vfs_ext_helper_emit(struct dir_context *ctx, const char *name, int len, u64 ino, u16 mode,
 			 loff_t next);

@@ -55,7 +55,7 @@ impl<T: FileSystem> Partial<T> {
         number.is_some_and(|number| self.filled.has(number))
     }
 
-    /// Has pages of the file be written once more although they were filled before.
+    /// Marks pages of the file to be written once more although they were filled before.
     pub fn refill(&mut self, pages: Range<u64>) {
         for page in pages {
             let number = page.checked_sub(self.first_page);
@@ -97,12 +97,13 @@ impl<T: FileSystem> Partial<T> {
         self.subrequest.destination()
     }
 
-    /// As [`Subrequest::progress`].
+    /// Says that complete pages may be given to their readers, as [`Subrequest::progress`] does.
     pub fn progress(&mut self) {
         self.subrequest.progress();
     }
 
-    /// As [`Subrequest::rewind`]; pages that were filled before stay so.
+    /// Forgets what has been written, as [`Subrequest::rewind`] does; pages that were filled before
+    /// stay so.
     pub fn rewind(&mut self) {
         self.subrequest.rewind();
     }

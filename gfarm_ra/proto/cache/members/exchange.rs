@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What members send each other, and what they take from it.
+//! The messages that members send each other, and what they take from them.
 
 use core::ops::DerefMut;
 
@@ -315,8 +315,8 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         Ok(())
     }
 
-    /// Has the sender of a datagram that counts for nothing probed, unless it is known to live or
-    /// is being probed.
+    /// Probes the sender of a datagram that counts for nothing, unless it is known to live or is
+    /// being probed.
     fn look_at(&mut self, sender: &Record, now_us: u64) -> Result<(), Ignored> {
         let there = self.table.of_node(sender.node);
         let there = there.or_else(|| self.table.at(&sender.address).next());

@@ -17,7 +17,7 @@ const RANKINGS: usize = 16;
 pub(super) struct Rankings {
     /// The number of the changes among live nodes that they are of.
     changes: u64,
-    /// How many nodes live, beside this one.
+    /// The number of nodes that live, beside this one.
     live: usize,
     places: [Option<Ranking>; RANKINGS],
     /// The nodes that were looked at so far.

@@ -34,7 +34,7 @@ pub struct PeerPlace {
 }
 
 impl PeerPlace {
-    /// Without a peer.
+    /// A place without a peer.
     pub const EMPTY: Self = Self::of(None);
 
     /// A place with a peer, or without.
@@ -47,7 +47,7 @@ impl PeerPlace {
     }
 }
 
-/// By what a peer is found: its number, if that is known, and where it is.
+/// The properties by which a peer is found: its number, if that is known, and its address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Node = 0,
@@ -93,7 +93,7 @@ pub(super) struct Table<S> {
     places: S,
     /// The places from here on have never had a peer.
     end: usize,
-    /// How often another set of nodes has lived, and once more.
+    /// The number of times that the set of living nodes has changed, and one more.
     changes: u64,
     forgotten: Forgotten,
 }

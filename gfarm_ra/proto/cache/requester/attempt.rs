@@ -28,28 +28,28 @@ use super::{
     }, //
 };
 
-/// How often one request is sent to an owner. Of two datagrams of which 5 % are lost one is in 10
-/// cases: no owner is taken for silent that answers one of these, but once in 1,000.
+/// The number of times that one request is sent to an owner. Of two datagrams of which 5 % are lost
+/// one is in 10 cases: no owner is taken for silent that answers one of these, but once in 1,000.
 const SENDS_MAX: u8 = 3;
 
-/// How much longer than its time limit an attempt may take while fragments arrive.
+/// The factor by which an attempt may take longer than its time limit while fragments arrive.
 const SLOW_FACTOR: u64 = 4;
 
 /// The number of nodes that wait for each other in a row; more are taken for a circle.
 pub const DEPTH_MAX: u8 = 32;
 
-/// How an attempt has ended.
+/// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The peer has sent these pages.
     Sent(PageSet),
-    /// It has said something else.
+    /// The node has given another answer.
     Said(Answer),
-    /// It has said nothing.
+    /// The node has not answered.
     Silent,
 }
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The timer expires at another time, in microseconds.
@@ -73,7 +73,7 @@ pub(super) struct Attempt {
     timing: Timing,
     /// The time when it was sent.
     sent_us: u64,
-    /// How often it was sent, and when it is sent again.
+    /// The number of times that it was sent, and the time at which it is sent again.
     sends: u8,
     again_us: u64,
     /// The time when it ends, if nothing comes before.

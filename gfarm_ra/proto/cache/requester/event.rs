@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a requester is told, and what it tells its driver.
+//! The events that a requester is told, and the effects that it tells its driver.
 
 use super::super::{
     address::NodeId,
@@ -32,7 +32,7 @@ pub enum Whom {
 pub struct Asking {
     /// The node.
     pub whom: Whom,
-    /// In which role.
+    /// The role in which the node is asked.
     pub role: Role,
     /// The pages, at least one.
     pub pages: PageSet,
@@ -51,7 +51,7 @@ pub struct Landed {
     pub len_bytes: u32,
 }
 
-/// What has happened.
+/// The events of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'r> {
     /// The read begins.
@@ -61,12 +61,12 @@ pub enum Event<'r> {
     Sending {
         /// The node.
         node: NodeId,
-        /// What tells the request from others.
+        /// The number of the request.
         id: RequestId,
-        /// How long to wait.
+        /// The time to wait for the answer.
         timing: Timing,
     },
-    /// This node is the owner; its own directory says this.
+    /// The answer of this node's own directory: this node is the owner.
     Answered(Answer),
     /// The request cannot be sent: not before some microseconds have passed, or not at all.
     Unsent {
@@ -84,19 +84,19 @@ pub enum Event<'r> {
     Arrived(Landed),
     /// The timer has expired.
     TimerFired,
-    /// After [`Effect::Stop`]: the device writes to no page any more, and there will be no
-    /// [`Event::Arrived`].
+    /// The driver has carried out [`Effect::Stop`]: the device writes to no page any more, and
+    /// there will be no [`Event::Arrived`].
     Stopped,
-    /// After [`Effect::Settle`]: the moves are done.
+    /// The driver has carried out [`Effect::Settle`]: the moves are done.
     Settled,
     /// The reader has no use for the pages any more.
     Cancel,
 }
 
-/// What the driver does next.
+/// The next action of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing, until something happens.
+    /// Nothing is to be done until the next event.
     Wait,
     /// Sends a request with [`ask_of`](super::Requester::ask_of), after [`Event::Sending`]; or says
     /// by [`Event::Answered`] or [`Event::Unsent`] why not.
@@ -128,26 +128,26 @@ pub enum Effect {
     },
 }
 
-/// What was learned of a peer.
+/// The behaviour of a peer that a read has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It has answered.
+    /// The peer has answered.
     Answer {
         /// The time that it took, in microseconds, if it says something of the peer.
         rtt_us: Option<u32>,
     },
-    /// It has not answered in time.
+    /// The peer has not answered in time.
     Silence,
-    /// It has said that it waits itself, until the read had to go to the file server, or for a
-    /// third of that time, and then had nothing.
+    /// The peer has said that it waits itself, until the read had to go to the file server, or for
+    /// a third of that time, and then had nothing.
     Kept,
 }
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What the driver does.
+    /// The action of the driver.
     pub effect: Effect,
-    /// What the table of peers is told.
+    /// The note for the timing of peers.
     pub note: Option<(NodeId, Heard)>,
 }

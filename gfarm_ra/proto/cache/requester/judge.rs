@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What follows from the end of a request: which node is asked next, and for which pages.
+//! Decides what follows from the end of a request: which node is asked next, and for which pages.
 
 use super::{
     super::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a read goes to the file server although nodes might have its pages.
+//! The limits at which a read goes to the file server although nodes might have its pages.
 
 /// The time after which a read goes to the file server, in microseconds: since its start, and since
 /// a holder has last told that it waits for the pages itself.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The requests of others that are being served: no more at a time than the administrator lets.
+//! The admission of requests from other nodes: no more at a time than the administrator permits.
 
 use kernel::{
     new_mutex,
@@ -16,7 +16,7 @@ use crate::proto::cache::{
     address::NodeId,
     admission::{
         Admission,
-        Guest, //
+        PeerLoad, //
     },
     reply::Answer, //
 };
@@ -24,46 +24,49 @@ use crate::proto::cache::{
 struct Serving {
     admission: Admission,
     /// The nodes that have a request here, at most as many as requests are served at a time.
-    guests: KVec<(NodeId, Guest)>,
+    loads: KVec<(NodeId, PeerLoad)>,
 }
 
-/// Who is being served.
+/// The requests of other nodes that are being served.
 #[pin_data]
-pub(crate) struct Guests {
+pub(crate) struct Admissions {
     #[pin]
     serving: Mutex<Serving>,
 }
 
-impl Guests {
+impl Admissions {
     /// Serves at most `capacity` requests at a time, and sends at most `rate_bytes` in a second; 0
     /// is no limit. Sleeps.
     pub(crate) fn new(capacity: u16, rate_bytes: u64) -> Result<Arc<Self>> {
         let serving = Serving {
             admission: Admission::new(capacity, rate_bytes),
-            guests: KVec::with_capacity(capacity.into(), GFP_KERNEL)?,
+            loads: KVec::with_capacity(capacity.into(), GFP_KERNEL)?,
         };
         Arc::pin_init(
-            pin_init!(Self { serving <- new_mutex!(serving, "Guests::serving") }),
+            pin_init!(Self { serving <- new_mutex!(serving, "Admissions::serving") }),
             GFP_KERNEL,
         )
     }
 
-    /// Admits a request of a node until what is returned is dropped; or returns what the node is
-    /// told. Sleeps.
+    /// Admits a request of a node until the returned value is dropped. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns the answer for the node if its request is not admitted.
     pub(crate) fn admit(self: &Arc<Self>, node: NodeId) -> Result<Admitted, Answer> {
         let mut serving = self.serving.lock();
-        let Serving { admission, guests } = &mut *serving;
-        match guests.iter_mut().find(|(guest, _)| *guest == node) {
-            Some((_, guest)) => admission.admit(guest, 0, now_us())?,
+        let Serving { admission, loads } = &mut *serving;
+        match loads.iter_mut().find(|(other, _)| *other == node) {
+            Some((_, load)) => admission.admit(load, 0, now_us())?,
             None => {
-                let mut guest = Guest::NEW;
-                admission.admit(&mut guest, 0, now_us())?;
+                let mut load = PeerLoad::NEW;
+                admission.admit(&mut load, 0, now_us())?;
                 // There is room: the admission counts no more than it has been made for.
-                let _ = guests.push_within_capacity((node, guest));
+                let _ = loads.push_within_capacity((node, load));
             }
         }
-        let guests = self.clone();
-        Ok(Admitted { guests, node })
+        let admissions = self.clone();
+        Ok(Admitted { admissions, node })
     }
 
     /// Returns how many requests each node may have under way here.
@@ -77,14 +80,14 @@ impl Guests {
 
     fn release(&self, node: NodeId) {
         let mut serving = self.serving.lock();
-        let Serving { admission, guests } = &mut *serving;
-        let Some(place) = guests.iter().position(|(guest, _)| *guest == node) else {
+        let Serving { admission, loads } = &mut *serving;
+        let Some(place) = loads.iter().position(|(other, _)| *other == node) else {
             return;
         };
-        if let Some((_, guest)) = guests.get_mut(place) {
-            admission.release(guest);
-            if guest.is_idle() {
-                let _ = guests.remove(place);
+        if let Some((_, load)) = loads.get_mut(place) {
+            admission.release(load);
+            if load.is_idle() {
+                let _ = loads.remove(place);
             }
         }
     }
@@ -92,20 +95,23 @@ impl Guests {
 
 /// A request that is being served, until this is dropped. Dropping it sleeps.
 pub(crate) struct Admitted {
-    guests: Arc<Guests>,
+    admissions: Arc<Admissions>,
     node: NodeId,
 }
 
 impl Admitted {
-    /// Takes `len_bytes` from the node's share of the network; or returns what is answered if there
-    /// is none left.
+    /// Takes `len_bytes` from the bytes that this node may send now. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns the answer for the node if none are left.
     pub(crate) fn pay(&self, len_bytes: u64) -> Result<(), Answer> {
-        self.guests.pay(len_bytes)
+        self.admissions.pay(len_bytes)
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.guests.release(self.node);
+        self.admissions.release(self.node);
     }
 }

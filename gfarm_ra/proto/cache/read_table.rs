@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this node is reading: pages that it is about to have, for which it keeps the requests of
+//! The reads of this node: pages that it is about to have, for which it keeps the requests of
 //! others.
 
 use core::ops::DerefMut;
@@ -15,14 +15,14 @@ use super::{
 /// microseconds.
 pub const SETTLE_US: u64 = 50_000;
 
-/// A read that was noted.
+/// The number of a read in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket(u64);
+pub struct ReadId(u64);
 
 /// A read of pages of a chunk.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
-    ticket: Ticket,
+pub struct ReadEntry {
+    read_id: ReadId,
     file: ContentId,
     chunk: u64,
     pages: PageSet,
@@ -30,11 +30,11 @@ pub struct Reading {
     from: Option<NodeId>,
     /// The number of nodes for which it waits in a row.
     depth: u8,
-    /// When it has ended; `None` before.
+    /// The time at which it has ended, in microseconds; `None` before.
     over_us: Option<u64>,
 }
 
-/// What a request of another node waits for.
+/// The reads for which a request of another node waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// The pages that are being read.
@@ -47,15 +47,18 @@ pub struct Awaited {
 
 /// The reads that are under way, in memory that the caller has: a place for each.
 #[derive(Debug)]
-pub struct Fetching<S> {
+pub struct ReadTable<S> {
     places: S,
-    tickets: u64,
+    read_ids: u64,
 }
 
-impl<S: DerefMut<Target = [Option<Reading>]>> Fetching<S> {
+impl<S: DerefMut<Target = [Option<ReadEntry>]>> ReadTable<S> {
     /// Begins without a read; all places are `None`.
     pub const fn new(places: S) -> Self {
-        Self { places, tickets: 0 }
+        Self {
+            places,
+            read_ids: 0,
+        }
     }
 
     /// Notes that pages of a content are going to be read; `None` if there is no place: then others
@@ -66,16 +69,16 @@ impl<S: DerefMut<Target = [Option<Reading>]>> Fetching<S> {
         chunk: u64,
         pages: PageSet,
         now_us: u64,
-    ) -> Option<Ticket> {
-        let is_free = |place: &&mut Option<Reading>| match place {
+    ) -> Option<ReadId> {
+        let is_free = |place: &&mut Option<ReadEntry>| match place {
             None => true,
-            Some(reading) => reading.is_forgotten(now_us),
+            Some(entry) => entry.is_forgotten(now_us),
         };
         let place = self.places.iter_mut().find(is_free)?;
-        self.tickets = self.tickets.wrapping_add(1);
-        let ticket = Ticket(self.tickets);
-        *place = Some(Reading {
-            ticket,
+        self.read_ids = self.read_ids.wrapping_add(1);
+        let read_id = ReadId(self.read_ids);
+        *place = Some(ReadEntry {
+            read_id,
             file,
             chunk,
             pages,
@@ -83,35 +86,35 @@ impl<S: DerefMut<Target = [Option<Reading>]>> Fetching<S> {
             depth: 0,
             over_us: None,
         });
-        Some(ticket)
+        Some(read_id)
     }
 
-    fn with(&mut self, ticket: Ticket, work: impl FnOnce(&mut Reading)) {
-        let mut readings = self.places.iter_mut().flatten();
-        if let Some(reading) = readings.find(|reading| reading.ticket == ticket) {
-            work(reading);
+    fn with(&mut self, read_id: ReadId, work: impl FnOnce(&mut ReadEntry)) {
+        let mut entries = self.places.iter_mut().flatten();
+        if let Some(entry) = entries.find(|entry| entry.read_id == read_id) {
+            work(entry);
         }
     }
 
     /// Adds pages of the same chunk to a read.
-    pub fn extend(&mut self, ticket: Ticket, pages: PageSet) {
-        self.with(ticket, |reading| {
-            reading.pages = reading.pages.union(pages);
+    pub fn extend(&mut self, read_id: ReadId, pages: PageSet) {
+        self.with(read_id, |entry| {
+            entry.pages = entry.pages.union(pages);
         });
     }
 
     /// Notes for which node a read waits, and for how many in a row that one says that it waits
     /// itself; `None` for a file server.
-    pub fn waits(&mut self, ticket: Ticket, node: Option<(NodeId, u8)>) {
-        self.with(ticket, |reading| {
-            reading.from = node.map(|(node, _)| node);
-            reading.depth = node.map_or(0, |(_, depth)| depth.saturating_add(1));
+    pub fn waits(&mut self, read_id: ReadId, node: Option<(NodeId, u8)>) {
+        self.with(read_id, |entry| {
+            entry.from = node.map(|(node, _)| node);
+            entry.depth = node.map_or(0, |(_, depth)| depth.saturating_add(1));
         });
     }
 
     /// Notes that a read has ended, with or without its pages.
-    pub fn end(&mut self, ticket: Ticket, now_us: u64) {
-        self.with(ticket, |reading| reading.over_us = Some(now_us));
+    pub fn end(&mut self, read_id: ReadId, now_us: u64) {
+        self.with(read_id, |entry| entry.over_us = Some(now_us));
     }
 
     /// Returns what a request of the node `asker` for pages of a chunk may wait for: not for what
@@ -122,20 +125,20 @@ impl<S: DerefMut<Target = [Option<Reading>]>> Fetching<S> {
             depth: 0,
             is_settling: true,
         };
-        let readings = self.places.iter().flatten().filter(|reading| {
-            (reading.file, reading.chunk) == (file, chunk)
-                && reading.from != Some(asker)
-                && !reading.is_forgotten(now_us)
+        let entries = self.places.iter().flatten().filter(|entry| {
+            (entry.file, entry.chunk) == (file, chunk)
+                && entry.from != Some(asker)
+                && !entry.is_forgotten(now_us)
         });
-        readings.fold(none, |all, reading| Awaited {
-            pages: all.pages.union(reading.pages),
-            depth: all.depth.max(reading.depth),
-            is_settling: all.is_settling && reading.over_us.is_some(),
+        entries.fold(none, |all, entry| Awaited {
+            pages: all.pages.union(entry.pages),
+            depth: all.depth.max(entry.depth),
+            is_settling: all.is_settling && entry.over_us.is_some(),
         })
     }
 }
 
-impl Reading {
+impl ReadEntry {
     fn is_forgotten(&self, now_us: u64) -> bool {
         self.over_us
             .is_some_and(|over_us| now_us.saturating_sub(over_us) >= SETTLE_US)

@@ -39,15 +39,18 @@ use super::{
     requester::Requests, //
 };
 use crate::proto::cache::{
-    address::NodeId,
+    address::{
+        random_qkey,
+        NodeId, //
+    },
     counter::Counter,
     excluded::Reason,
-    fetching::Ticket,
     owner::ChunkKey,
     pages::{
         PageSet,
         PAGES, //
     },
+    read_table::ReadId,
     reassembly::{
         Move,
         Place, //
@@ -79,12 +82,12 @@ const LOOK_MS: u64 = 1_000;
 /// The time after which a request is sent for which its peer had no room, in microseconds.
 const ROOM_US: u32 = 2_000;
 
-/// Where the queue pair and the pages are.
+/// The owner of the queue pair and the pages.
 enum Hold<T: FileSystem> {
     Idle(ReceiveQp<Landed>, Lent<T>),
     Receiving(Receiving<Landed, Selection<T>>),
     Received(Received<Landed, Selection<T>>),
-    /// With the device, which has not given them back.
+    /// The device has them, and has not given them back.
     Lost,
 }
 
@@ -100,7 +103,7 @@ struct Chosen {
 }
 
 /// A read that is being carried out.
-pub(super) struct Run<'a, I: Incoming, T: FileSystem> {
+pub(super) struct ChunkRead<'a, I: Incoming, T: FileSystem> {
     requests: &'a Requests<I>,
     inbox: Arc<Inbox>,
     /// The completions of the queue pair.
@@ -117,7 +120,7 @@ pub(super) struct Run<'a, I: Incoming, T: FileSystem> {
     has_asked: bool,
 }
 
-impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
+impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
     /// Prepares to carry a read out.
     pub(super) fn new(
         requests: &'a Requests<I>,
@@ -145,11 +148,11 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     pub(super) fn carry_out(
         &mut self,
         duty: Duty,
-        ticket: Option<Ticket>,
+        read_id: Option<ReadId>,
         lost: &[Option<NodeId>],
         since: u32,
     ) {
-        if let Some(effect) = self.begin(duty, ticket, lost, since) {
+        if let Some(effect) = self.begin(duty, read_id, lost, since) {
             self.run(effect);
         }
     }
@@ -158,11 +161,11 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     fn begin(
         &self,
         duty: Duty,
-        ticket: Option<Ticket>,
+        read_id: Option<ReadId>,
         lost: &[Option<NodeId>],
         since: u32,
     ) -> Option<Effect> {
-        let effect = self.inbox.begin(&self.wanted, duty, ticket, lost)?;
+        let effect = self.inbox.begin(&self.wanted, duty, read_id, lost)?;
         // From here on it is told of an end, or that no node is asked; of one before it is not.
         let is_over = self.requests.is_interrupted(since) || self.requests.cut().is_some();
         Some(match is_over {
@@ -222,7 +225,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
 
     fn give_credit_back(&mut self) {
         if let Some(node) = self.credit.take() {
-            self.requests.contacts.give_back(node);
+            self.requests.peer_timings.give_back(node);
         }
     }
 
@@ -307,7 +310,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             let answer = requests.owner.ask(me, &wanted, &ask);
             return Break(self.step(Event::Answered(answer)));
         }
-        let Some(timing) = requests.contacts.take(to.node) else {
+        let Some(timing) = requests.peer_timings.take(to.node) else {
             let retry_us = Some(ROOM_US);
             return Break(self.step(Event::Unsent { retry_us }));
         };
@@ -327,7 +330,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         let (to, timing) = (chosen.to, chosen.timing);
         // If it is a holder that waits itself, it says for how many.
         let holder = landing.is_some().then_some((to.node, 0));
-        requests.waits(self.inbox.ticket(), holder);
+        requests.waits(self.inbox.read_id(), holder);
         let id = RequestId {
             tag: self.inbox.take_tag(),
             cookie: random::number(),
@@ -390,8 +393,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             // CAST: Below 256.
             page / PAGES as u64 == chunk && pages.contains((page % PAGES as u64) as u8)
         });
-        // CAST: 31 bits of it.
-        let qkey = (random::number() as u32 & i32::MAX as u32).max(1);
+        let qkey = random_qkey(random::number());
         let fragment_len = self.requests.fragment_len;
         let Ok(landing) = Landing::new(qp.number(), qkey, fragment_len) else {
             self.hold = Hold::Idle(qp, selection.into_lent());

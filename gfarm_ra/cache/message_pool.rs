@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory in which messages to other nodes are written: they are too long for the stack of a
-//! reader, and have to be sent when there is no memory, too.
+//! A reserve of memory for messages to other nodes: they are too long for the stack of a reader,
+//! and must be sent also when an allocation fails.
 
 use kernel::{
     alloc::flags::{
@@ -33,25 +33,25 @@ use crate::proto::cache::{
     }, //
 };
 
-/// The messages that can be written at a time when there is no memory.
+/// The number of messages that are in the reserve.
 const KEPT: usize = 4;
 
-/// What a message is made in, and the datagram.
+/// The memory for the body of a message, and for its datagram.
 #[derive(Zeroable)]
-struct Space {
+struct Buffers {
     body: [u8; BODY_LEN_MAX],
     bytes: [u8; DATAGRAM_LEN_MAX],
 }
 
-/// Memory for messages.
+/// The reserve of memory for messages.
 #[pin_data]
-pub(super) struct Drafts {
+pub(super) struct MessagePool {
     #[pin]
-    kept: Mutex<KVec<KBox<Space>>>,
+    kept: Mutex<KVec<KBox<Buffers>>>,
 }
 
-impl Drafts {
-    /// Allocates it. Sleeps.
+impl MessagePool {
+    /// Allocates the reserve. Sleeps.
     ///
     /// # Errors
     ///
@@ -59,36 +59,37 @@ impl Drafts {
     pub(super) fn new() -> Result<Arc<Self>> {
         let mut kept = KVec::with_capacity(KEPT, GFP_KERNEL)?;
         for _ in 0..KEPT {
-            let space = KBox::init(pin_init::zeroed::<Space>(), GFP_KERNEL)?;
-            kept.push(space, GFP_KERNEL)?;
+            let buffers = KBox::init(pin_init::zeroed::<Buffers>(), GFP_KERNEL)?;
+            kept.push(buffers, GFP_KERNEL)?;
         }
         Arc::pin_init(
-            pin_init!(Self { kept <- new_mutex!(kept, "Drafts::kept") }),
+            pin_init!(Self { kept <- new_mutex!(kept, "MessagePool::kept") }),
             GFP_KERNEL,
         )
     }
 
-    /// Returns memory for a message; `None` if there is none. Sleeps for a lock only.
-    pub(super) fn take(self: &Arc<Self>) -> Option<Draft> {
+    /// Takes memory for a message from the reserve, or allocates it; `None` if both fail. Sleeps
+    /// for a lock only.
+    pub(super) fn take(self: &Arc<Self>) -> Option<MessageMemory> {
         let kept = self.kept.lock().pop();
-        let fresh = || KBox::init(pin_init::zeroed::<Space>(), GFP_NOWAIT | __GFP_NOWARN).ok();
-        Some(Draft {
-            space: Some(kept.or_else(fresh)?),
-            drafts: self.clone(),
+        let fresh = || KBox::init(pin_init::zeroed::<Buffers>(), GFP_NOWAIT | __GFP_NOWARN).ok();
+        Some(MessageMemory {
+            buffers: Some(kept.or_else(fresh)?),
+            pool: self.clone(),
         })
     }
 }
 
-/// Memory for a message. Dropping it gives it back.
-pub(super) struct Draft {
-    /// [`None`] when it has been given back.
-    space: Option<KBox<Space>>,
-    drafts: Arc<Drafts>,
+/// Memory for a message. Dropping it returns it to the reserve, and sleeps for a lock.
+pub(super) struct MessageMemory {
+    /// [`None`] when it was returned.
+    buffers: Option<KBox<Buffers>>,
+    pool: Arc<MessagePool>,
 }
 
-impl Draft {
-    /// Makes a datagram of what `write` says, if there is something to send: it writes the body,
-    /// and returns where that goes. The sender is the node of `table`.
+impl MessageMemory {
+    /// Makes a datagram of the message that `write` returns: `write` writes the body, and names
+    /// the receiver. Returns `None` if there is nothing to send. The sender is the node of `table`.
     // A frame of its own, which ends before the datagram is sent.
     #[inline(never)]
     pub(super) fn seal<F>(
@@ -101,7 +102,7 @@ impl Draft {
     where
         F: for<'b> FnOnce(&mut Table, &'b mut [u8; BODY_LEN_MAX]) -> Option<Outgoing<'b>>,
     {
-        let Space { body, bytes } = &mut **self.space.as_mut()?;
+        let Buffers { body, bytes } = &mut **self.buffers.as_mut()?;
         let outgoing = write(table, body)?;
         let head = Head {
             kind,
@@ -114,16 +115,16 @@ impl Draft {
             to: outgoing.to,
             is_lost: outgoing.is_lost,
             len,
-            draft: self,
+            memory: self,
         })
     }
 }
 
-impl Drop for Draft {
+impl Drop for MessageMemory {
     fn drop(&mut self) {
-        if let Some(space) = self.space.take() {
-            // One more than are kept is freed.
-            let _ = self.drafts.kept.lock().push_within_capacity(space);
+        if let Some(buffers) = self.buffers.take() {
+            // It is freed if the reserve is full.
+            let _ = self.pool.kept.lock().push_within_capacity(buffers);
         }
     }
 }
@@ -133,11 +134,11 @@ pub(super) struct Message {
     to: Address,
     is_lost: bool,
     len: usize,
-    draft: Draft,
+    memory: MessageMemory,
 }
 
 impl Message {
-    /// Returns where it goes.
+    /// Returns the address of its receiver.
     pub(super) fn to(&self) -> Address {
         self.to
     }
@@ -149,9 +150,9 @@ impl Message {
 
     /// Returns the datagram.
     pub(super) fn bytes(&self) -> &[u8] {
-        let space = self.draft.space.as_ref();
-        space
-            .and_then(|space| space.bytes.get(..self.len))
+        let buffers = self.memory.buffers.as_ref();
+        buffers
+            .and_then(|buffers| buffers.bytes.get(..self.len))
             .unwrap_or_default()
     }
 }

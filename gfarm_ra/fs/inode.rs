@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an inode has besides its attributes.
+//! The state of an inode besides its attributes.
 
 use kernel::{
     new_mutex,
@@ -53,13 +53,14 @@ use crate::{
             ContentId, //
         },
         name::Name,
+        options::Options,
         setting::Setting, //
     }, //
 };
 
 /// The data of an inode.
 #[pin_data]
-pub(crate) struct Node {
+pub(crate) struct InodeData {
     /// Shared with the connections.
     pub(super) content: Arc<Content>,
     #[pin]
@@ -71,19 +72,19 @@ pub(crate) struct Node {
     /// The count of changes of the content at which the pages were dropped last; changed in a turn
     /// of the pages.
     dropped_at: AtomicU64,
-    /// Who has it open.
+    /// The tasks that have it open.
     #[pin]
     pub(super) readers: Mutex<Readers>,
     /// The target of a symbolic link, once it was read: it does not change.
     target: SetOnce<KVec<u8>>,
 }
 
-/// What is known of an inode, and since when.
+/// The knowledge about an inode that ages.
 struct Known {
-    /// Where it was found last.
+    /// The place at which it was found last.
     place: Arc<Place>,
-    /// When its attributes were told.
-    since: Option<Instant<Monotonic>>,
+    /// The time at which gfmd has granted an open.
+    granted: Option<Instant<Monotonic>>,
     /// The size of the content of the label, in bytes, as long as the attributes that were told
     /// with it are not shown.
     told_size: Option<u64>,
@@ -93,23 +94,23 @@ impl Known {
     fn new(place: Arc<Place>) -> Self {
         Self {
             place,
-            since: None,
+            granted: None,
             told_size: None,
         }
     }
 }
 
-impl Node {
+impl InodeData {
     /// Returns the data of a new inode.
     pub(super) fn new(place: Arc<Place>, told: &Told) -> Result<Arc<Self>> {
         let content = Content::new(told.observed)?;
         Arc::pin_init(
             pin_init!(Self {
                 content,
-                known <- new_spinlock!(Known::new(place), "Node::known"),
-                pages <- new_turns!("Node::pages"),
+                known <- new_spinlock!(Known::new(place), "InodeData::known"),
+                pages <- new_turns!("InodeData::pages"),
                 dropped_at: AtomicU64::new(0),
-                readers <- new_mutex!(Readers::NONE, "Node::readers"),
+                readers <- new_mutex!(Readers::NONE, "InodeData::readers"),
                 target: SetOnce::new(),
             }),
             GFP_KERNEL,
@@ -171,11 +172,26 @@ impl Node {
         })
     }
 
-    /// Returns whether the attributes were told less than `max_s` seconds ago.
-    fn is_fresh(&self, max_s: u32) -> bool {
-        let since = self.known.lock().since;
-        since.is_some_and(|since| since.elapsed().as_millis() < i64::from(max_s) * 1000)
+    /// Returns whether an open needs no question, as gfmd has granted one not long ago.
+    pub(super) fn is_granted(&self, options: &Options) -> bool {
+        let max_s = options.get(Setting::Actimeo);
+        options.is_nocto() && is_young(self.known.lock().granted, max_s)
     }
+
+    /// Takes note that gfmd has granted an open, or that what it has opened is gone.
+    pub(super) fn set_granted(&self, is_granted: bool) {
+        self.known.lock().granted = is_granted.then(Instant::now);
+    }
+}
+
+/// Returns whether what was told `age_ms` milliseconds ago was told less than `max_s` seconds ago.
+pub(super) fn is_within(age_ms: u64, max_s: u32) -> bool {
+    age_ms < u64::from(max_s) * 1000
+}
+
+/// Returns whether something was told less than `max_s` seconds ago.
+fn is_young(since: Option<Instant<Monotonic>>, max_s: u32) -> bool {
+    since.is_some_and(|since| since.elapsed().as_millis() < i64::from(max_s) * 1000)
 }
 
 /// Takes what gfmd tells of what was found at `place`, perhaps the object of `inode`. Pages of
@@ -187,33 +203,37 @@ impl Node {
 /// Returns `ESTALE` if it is another object, or may be one, `EBUSY` if a page could not be dropped,
 /// `ERESTARTSYS` or `EINTR` when the task is killed, or `ENOMEM`.
 pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>) -> Result {
-    let node = inode.data();
-    let _turn = node.pages.take()?;
+    let data = inode.data();
+    let _turn = data.pages.take()?;
     let change = {
-        let readers = node.readers.lock();
-        let is_its_name = || node.place().is_same(place);
-        let change = node
+        let readers = data.readers.lock();
+        let is_its_name = || data.place().is_same(place);
+        let change = data
             .content
             .observe(told.observed, readers.is_open().then(is_its_name));
         if matches!(change, Change::Same | Change::Rewritten) {
-            node.found_at(place, &readers)?;
+            data.found_at(place, &readers)?;
         }
         change
     };
+    if change == Change::Rewritten {
+        // Perhaps it is another object's content, which gfmd has not let the user open.
+        data.set_granted(false);
+    }
     match change {
         Change::Same | Change::Rewritten => {
-            if !node.content.shows(told.observed.asked) {
+            if !data.content.shows(told.observed.asked) {
                 // Another task has taken the answer to a later question meanwhile.
                 return Ok(());
             }
             let mut attributes = told.attributes;
             // If this task is killed now, another one drops the pages.
-            node.known.lock().told_size = Some(attributes.size);
+            data.known.lock().told_size = Some(attributes.size);
             attributes.size = drop_pages(inode, attributes.size)?;
-            node.set(inode, &attributes)?;
-            node.content.showed(told.observed.asked);
-            let mut known = node.known.lock();
-            (known.since, known.told_size) = (Some(Instant::now()), None);
+            data.set(inode, &attributes)?;
+            data.content.showed(told.observed.asked);
+            data.known.lock().told_size = None;
+            inode.set_told();
             Ok(())
         }
         Change::Overtaken => Ok(()),
@@ -225,9 +245,9 @@ pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>) -> 
 /// last one ends with zeroes. Takes no turn of the pages: the task that drops them waits
 /// for reads to end, and this is the end of one.
 pub(super) fn take_live_size(inode: &Inode<Gfarm>) {
-    let node = inode.data();
-    let _known = node.known.lock();
-    if let (_, Some(size)) = node.content.live() {
+    let data = inode.data();
+    let _known = data.known.lock();
+    if let (_, Some(size)) = data.content.live() {
         if size < inode.size() {
             inode.set_size(size);
         }
@@ -242,12 +262,12 @@ pub(super) fn take_live_size(inode: &Inode<Gfarm>) {
 /// Returns `EBUSY` if a page could not be dropped, `ERESTARTSYS` or `EINTR` when the task is
 /// killed.
 pub(super) fn drop_outdated(inode: &Inode<Gfarm>) -> Result {
-    let node = inode.data();
-    if node.dropped_at.load(Acquire) == node.content.changes() {
+    let data = inode.data();
+    if data.dropped_at.load(Acquire) == data.content.changes() {
         return Ok(());
     }
-    let _turn = node.pages.take()?;
-    let told_size = node.known.lock().told_size;
+    let _turn = data.pages.take()?;
+    let told_size = data.known.lock().told_size;
     drop_pages(inode, told_size.unwrap_or(inode.size()))?;
     Ok(())
 }
@@ -256,12 +276,12 @@ pub(super) fn drop_outdated(inode: &Inode<Gfarm>) -> Result {
 /// Returns the size that a gfsd has told, which knows that of a file that is being written better
 /// than gfmd, else `told`.
 fn drop_pages(inode: &Inode<Gfarm>, told: u64) -> Result<u64> {
-    let node = inode.data();
-    let (changes, live) = node.content.live();
+    let data = inode.data();
+    let (changes, live) = data.content.live();
     let size = live.unwrap_or(told);
-    if node.dropped_at.load(Acquire) != changes || size > inode.size() {
+    if data.dropped_at.load(Acquire) != changes || size > inode.size() {
         inode.drop_cached_data(size)?;
-        node.dropped_at.store(changes, Release);
+        data.dropped_at.store(changes, Release);
     }
     Ok(size)
 }
@@ -275,41 +295,52 @@ pub(super) fn stale_if_gone(error: Error) -> Error {
 }
 
 /// Asks gfmd for the attributes of an inode, if they are too old. Returns whether it was asked.
+/// Sleeps, killable.
+///
+/// # Errors
+///
+/// `ESTALE` if the name of the inode is gone or leads to another object and no task has it open,
+/// the server's error, and that of a wait that was ended.
 pub(super) fn refresh(inode: &Inode<Gfarm>, freshness: Freshness) -> Result<bool> {
     let sb = inode.super_block();
     let mount = sb.data();
-    let node = inode.data();
+    let data = inode.data();
     let max_s = match freshness {
         Freshness::Any => return Ok(false),
         Freshness::Forced => 0,
         Freshness::Default => mount.options().get(Setting::Actimeo),
     };
-    if node.is_fresh(max_s) {
+    if is_within(inode.age_ms(), max_s) {
         return Ok(false);
     }
-    let place = node.place();
+    let place = data.place();
     let told = mount.client().attributes(&place, |seen| mount.told(seen));
     match told.map_err(stale_if_gone) {
         // Its name is gone, and it can still be read by those who have it open.
-        Err(ESTALE) if node.readers.lock().is_open() => Ok(true),
+        Err(ESTALE) if data.readers.lock().is_open() => Ok(true),
         // Another object under its name and number is an error for these as well.
         told => observe(inode, &told?, &place).map(|()| true),
     }
 }
 
-/// Returns the target of a symbolic link.
+/// Returns the target of a symbolic link. Sleeps, killable.
+///
+/// # Errors
+///
+/// `ESTALE` if its name is gone or leads to another object, the server's error, and that of a wait
+/// that was ended.
 pub(super) fn read_link(inode: &Inode<Gfarm>) -> Result<KVec<u8>> {
-    let node = inode.data();
+    let data = inode.data();
     let mut copy = KVec::new();
-    if let Some(target) = node.target.as_ref() {
+    if let Some(target) = data.target.as_ref() {
         copy.extend_from_slice(target, GFP_KERNEL)?;
         return Ok(copy);
     }
     let sb = inode.super_block();
-    let target = sb.data().client().read_link(&node.place());
+    let target = sb.data().client().read_link(&data.place());
     let target = target.map_err(stale_if_gone)?;
     copy.extend_from_slice(&target, GFP_KERNEL)?;
     // Another task may have set the same meanwhile.
-    node.target.populate(target);
+    data.target.populate(target);
     Ok(copy)
 }

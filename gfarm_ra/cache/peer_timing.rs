@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Notes on each peer: how fast it answers, how many requests it has of this node; and whether any
-//! is asked.
+//! The round trip time of each peer and the credits that it grants, and whether this node asks any
+//! peer.
 
 use kernel::{
     new_mutex,
@@ -29,10 +29,11 @@ use crate::proto::cache::{
     }, //
 };
 
-/// The peers that are remembered; the one that was asked longest ago is forgotten for another.
-const CONTACTS_MAX: usize = 256;
+/// The maximum number of peers that are remembered; a further one replaces the peer that was asked
+/// longest ago.
+const PEERS_MAX: usize = 256;
 
-struct Contact {
+struct PeerTiming {
     node: NodeId,
     rtt: Rtt,
     credits: Credits,
@@ -40,94 +41,94 @@ struct Contact {
 
 /// The peers that were asked, the last one last.
 struct Known {
-    list: KVec<Contact>,
+    list: KVec<PeerTiming>,
     breaker: Breaker,
 }
 
 impl Known {
-    fn with(&mut self, node: NodeId, work: impl FnOnce(&mut Contact)) {
-        if let Some(contact) = self.list.iter_mut().find(|contact| contact.node == node) {
-            work(contact);
+    fn with(&mut self, node: NodeId, work: impl FnOnce(&mut PeerTiming)) {
+        if let Some(peer) = self.list.iter_mut().find(|peer| peer.node == node) {
+            work(peer);
         }
     }
 }
 
-/// Whom a read asks.
+/// The nodes that a read asks.
 pub(super) enum Asked {
-    /// The node that is the nearest to the pages, but these, see [`Rtt::is_lost`].
+    /// The node nearest to the pages, except these, which are lost: see [`Rtt::is_lost`].
     All([Option<NodeId>; EXCLUDED_MAX]),
-    /// None: this node is cut off from them.
+    /// No node: this one is cut off from all.
     None,
 }
 
-/// Notes on the peers that were asked.
+/// The timing of the peers that were asked.
 #[pin_data]
-pub(super) struct Contacts {
+pub(super) struct PeerTimings {
     #[pin]
     known: Mutex<Known>,
     timeout_us_max: u32,
 }
 
-impl Contacts {
-    /// Allocates the empty list; no answer is going to be waited for longer than `timeout_us_max`.
-    /// Sleeps.
+impl PeerTimings {
+    /// Allocates the empty list; no answer will be waited for longer than `timeout_us_max`
+    /// microseconds. Sleeps.
     pub(super) fn new(timeout_us_max: u32) -> Result<Arc<Self>> {
-        let list = KVec::with_capacity(CONTACTS_MAX, GFP_KERNEL)?;
+        let list = KVec::with_capacity(PEERS_MAX, GFP_KERNEL)?;
         let known = Known {
             list,
             breaker: Breaker::NEW,
         };
         Arc::pin_init(
             pin_init!(Self {
-                known <- new_mutex!(known, "Contacts::known"),
+                known <- new_mutex!(known, "PeerTimings::known"),
                 timeout_us_max,
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Counts a request to a peer, and returns how long to wait for its answer; `None` if too many
-    /// are under way there.
+    /// Counts a request to a peer, and returns how long to wait for its answer; `None` if the peer
+    /// has no credit left. Sleeps for a lock, as all methods.
     pub(super) fn take(&self, node: NodeId) -> Option<Timing> {
         let mut known = self.known.lock();
         let list = &mut known.list;
-        let mut contact = match list.iter().position(|contact| contact.node == node) {
+        let mut peer = match list.iter().position(|peer| peer.node == node) {
             Some(place) => list.remove(place).ok()?,
-            None => Contact {
+            None => PeerTiming {
                 node,
                 rtt: Rtt::NEW,
                 credits: Credits::NEW,
             },
         };
-        let within = || contact.rtt.timing_within(self.timeout_us_max);
-        let timing = contact.credits.take().then(within);
-        if list.len() >= CONTACTS_MAX {
+        let within = || peer.rtt.timing_within(self.timeout_us_max);
+        let timing = peer.credits.take().then(within);
+        if list.len() >= PEERS_MAX {
             let _ = list.remove(0);
         }
         // There is room.
-        let _ = list.push_within_capacity(contact);
+        let _ = list.push_within_capacity(peer);
         timing
     }
 
-    /// A request that was counted has ended.
+    /// Returns the credit of a request that has ended.
     pub(super) fn give_back(&self, node: NodeId) {
         let mut known = self.known.lock();
-        known.with(node, |contact| contact.credits.give_back());
+        known.with(node, |peer| peer.credits.give_back());
     }
 
-    /// A peer tells how many requests it takes.
+    /// Notes the number of requests that a peer serves at a time.
     pub(super) fn granted(&self, node: NodeId, credits: u16) {
         let mut known = self.known.lock();
-        known.with(node, |contact| contact.credits.granted(credits));
+        known.with(node, |peer| peer.credits.granted(credits));
     }
 
-    /// Takes note of an answer to a request, or that there was none. Returns what changes by it.
+    /// Notes the answer to a request, or that there was none. Returns the change of the breaker.
     pub(super) fn heard(&self, node: NodeId, heard: Heard) -> Option<Change> {
         let (mut known, now_us) = (self.known.lock(), now_us());
-        known.with(node, |contact| match heard {
-            Heard::Answer { rtt_us } => contact.rtt.answered(rtt_us),
-            Heard::Silence => contact.rtt.silent(now_us),
-            Heard::Kept => contact.rtt.kept(now_us),
+        known.with(node, |peer| match heard {
+            Heard::Answer { rtt_us } => peer.rtt.answered(rtt_us),
+            Heard::Silence => peer.rtt.silent(now_us),
+            Heard::Kept => peer.rtt.kept(now_us),
         });
         match heard {
             Heard::Answer { .. } | Heard::Kept => known.breaker.answered(now_us),
@@ -135,27 +136,27 @@ impl Contacts {
         }
     }
 
-    /// Takes note of an answer to a probe. Returns what changes by it.
+    /// Notes an answer to a probe. Returns the change of the breaker.
     pub(super) fn answered(&self) -> Option<Change> {
         self.known.lock().breaker.answered(now_us())
     }
 
-    /// Takes note of the state of the port. Returns what changes by it.
+    /// Notes the state of the port. Returns the change of the breaker.
     pub(super) fn port(&self, is_down: bool) -> Option<Change> {
         self.known.lock().breaker.port(is_down)
     }
 
-    /// Takes note that the device has failed. Returns what changes by it.
+    /// Notes that the device has failed. Returns the change of the breaker.
     pub(super) fn device_failed(&self) -> Option<Change> {
         self.known.lock().breaker.device_failed()
     }
 
-    /// Returns why no peer is asked; `None` if they are.
+    /// Returns the reason why no peer is asked; `None` if peers are asked.
     pub(super) fn cut(&self) -> Option<Cut> {
         self.known.lock().breaker.cut()
     }
 
-    /// Returns whom a read that begins asks, and what changes by that.
+    /// Returns the nodes that a new read asks, and the change of the breaker.
     pub(super) fn begin(&self) -> (Asked, Option<Change>) {
         let (mut known, now_us) = (self.known.lock(), now_us());
         let change = known.breaker.look(now_us);
@@ -163,7 +164,7 @@ impl Contacts {
             return (Asked::None, change);
         }
         let mut lost = known.list.iter().filter(|c| c.rtt.is_lost(now_us));
-        let lost = [(); EXCLUDED_MAX].map(|()| lost.next().map(|contact| contact.node));
+        let lost = [(); EXCLUDED_MAX].map(|()| lost.next().map(|peer| peer.node));
         (Asked::All(lost), change)
     }
 }

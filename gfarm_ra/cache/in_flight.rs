@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this node is reading, for those who ask for it.
+//! The reads in flight of this node, for requests of other nodes that wait for their pages.
 
 use kernel::{
     alloc::KVVec,
@@ -30,66 +30,68 @@ use super::now_us;
 use crate::proto::{
     cache::{
         address::NodeId,
-        fetching::{
-            Awaited,
-            Fetching,
-            Reading,
-            Ticket, //
-        },
         pages::PageSet, //
+        read_table::{
+            Awaited,
+            ReadEntry,
+            ReadId, //
+            ReadTable,
+        },
     }, //
     identity::ContentId,
 };
 
-/// The parts of chunks that are noted at a time; of the rest others are told that it is not here.
+/// The maximum number of reads in the table; other nodes are told that pages of further ones are
+/// not here.
 const READINGS: usize = 512;
 
-/// The reads that are under way.
+/// The reads in flight. Methods that take the table may be called in any context that may hold a
+/// spinlock; only [`wait`](Self::wait) sleeps.
 #[pin_data]
-pub(crate) struct Fetches {
+pub(crate) struct ReadsInFlight {
     #[pin]
-    table: SpinLock<Fetching<KVVec<Option<Reading>>>>,
-    /// How often something has ended.
+    table: SpinLock<ReadTable<KVVec<Option<ReadEntry>>>>,
+    /// The number of ends so far.
     ends: AtomicU32,
     is_over: AtomicBool,
     #[pin]
     ended: WaitQueue,
 }
 
-impl Fetches {
+impl ReadsInFlight {
     /// Allocates the empty table. Sleeps.
     pub(super) fn new() -> Result<Arc<Self>> {
         let mut places = KVVec::with_capacity(READINGS, GFP_KERNEL)?;
         places.extend_with(READINGS, None, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
-                table <- new_spinlock!(Fetching::new(places), "Fetches::table"),
+                table <- new_spinlock!(ReadTable::new(places), "ReadsInFlight::table"),
                 ends: AtomicU32::new(0),
                 is_over: AtomicBool::new(false),
-                ended <- new_wait_queue!("Fetches::ended"),
+                ended <- new_wait_queue!("ReadsInFlight::ended"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Notes that pages are going to be read, see [`Fetching::begin`].
-    pub(super) fn begin(&self, file: ContentId, chunk: u64, pages: PageSet) -> Option<Ticket> {
+    /// Notes that pages are going to be read, see [`ReadTable::begin`].
+    pub(super) fn begin(&self, file: ContentId, chunk: u64, pages: PageSet) -> Option<ReadId> {
         self.table.lock().begin(file, chunk, pages, now_us())
     }
 
     /// Adds pages to a read.
-    pub(super) fn extend(&self, ticket: Ticket, pages: PageSet) {
-        self.table.lock().extend(ticket, pages);
+    pub(super) fn extend(&self, read_id: ReadId, pages: PageSet) {
+        self.table.lock().extend(read_id, pages);
     }
 
-    /// Notes for which node a read waits, see [`Fetching::waits`].
-    pub(super) fn waits(&self, ticket: Ticket, node: Option<(NodeId, u8)>) {
-        self.table.lock().waits(ticket, node);
+    /// Notes for which node a read waits, see [`ReadTable::waits`].
+    pub(super) fn waits(&self, read_id: ReadId, node: Option<(NodeId, u8)>) {
+        self.table.lock().waits(read_id, node);
     }
 
-    /// Notes the end of a read, and has those look that wait for one.
-    pub(super) fn end(&self, ticket: Ticket) {
-        self.table.lock().end(ticket, now_us());
+    /// Notes the end of a read, and wakes the threads that wait for one.
+    pub(super) fn end(&self, read_id: ReadId) {
+        self.table.lock().end(read_id, now_us());
         self.wake();
     }
 
@@ -114,12 +116,12 @@ impl Fetches {
         self.is_over.load(Acquire)
     }
 
-    /// Returns how often a read has ended.
+    /// Returns the number of reads that have ended, modulo 2^32.
     pub(super) fn ends(&self) -> u32 {
         self.ends.load(Acquire)
     }
 
-    /// Waits until one has ended since there were so many, or the time is over. Sleeps.
+    /// Waits until the number of ends is not `ends` any more, at most `timeout_ms`. Sleeps.
     pub(super) fn wait(&self, ends: u32, timeout_ms: u32) {
         // Both ends are looked at by the caller.
         let _ = self

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a node has on its device, and how it answers others with it.
+//! A node that is attached to its device, and how it answers requests of other nodes.
 
 use kernel::sync::Arc;
 use rdma::DeviceId;
 
 use super::{
-    endpoint::Endpoint,
-    fetches::Fetches,
-    guests::{
+    admission::{
+        Admissions, //
         Admitted,
-        Guests, //
     },
+    endpoint::Endpoint,
+    in_flight::ReadsInFlight,
     membership::Membership,
     node::Shared,
     owner::Owner,
@@ -42,41 +42,42 @@ use crate::proto::cache::{
     }, //
 };
 
-/// What a node has on its device.
-pub(super) struct Live {
+/// The state of a node that exists while it is attached to a device.
+pub(super) struct Attached {
     pub(super) endpoint: Arc<Endpoint<Shared>>,
     pub(super) peers: Arc<Peers>,
     pub(super) owner: Arc<Owner>,
     pub(super) membership: Arc<Membership<Shared>>,
     pub(super) responder: Arc<Responder<Shared>>,
     pub(super) requests: Arc<Requests<Shared>>,
-    pub(super) fetches: Arc<Fetches>,
-    pub(super) guests: Arc<Guests>,
+    pub(super) in_flight: Arc<ReadsInFlight>,
+    pub(super) admissions: Arc<Admissions>,
     pub(super) device: DeviceId,
 }
 
-/// A node that has asked.
+/// The node that has sent a request.
 #[derive(Clone, Copy)]
-pub(super) struct Asker {
+pub(super) struct RequestOrigin {
     pub(super) node: NodeId,
     pub(super) address: Address,
 }
 
-impl Live {
-    /// Answers a request. Sleeps until its fragments have left.
+impl Attached {
+    /// Answers a request. Sleeps until its fragments were sent, or spawns a worker that keeps the
+    /// request.
     pub(super) fn answer(
         self: &Arc<Self>,
         request: Request,
-        asker: Asker,
+        origin: RequestOrigin,
         admitted: Admitted,
         pages: Arc<dyn PageCache>,
         keepers: &Arc<Workers>,
     ) {
-        let (id, Asker { node, address, .. }) = (request.id(), asker);
+        let (id, RequestOrigin { node, address, .. }) = (request.id(), origin);
         if request.ask().role != Role::Holder {
             let answer = self.owner.ask(node, request.wanted(), request.ask());
             drop(admitted);
-            return self.reply(id, &asker, answer, 0);
+            return self.reply(id, &origin, answer, 0);
         }
         let responder = &self.responder;
         let (answer, size_bytes) =
@@ -85,36 +86,42 @@ impl Live {
                 Served::NoSender => (BUSY, 0),
                 Served::Keep(_) => {
                     let this = self.clone();
-                    let work = move || this.keep(&request, &asker, admitted, &*pages);
+                    let work = move || this.keep(&request, &origin, admitted, &*pages);
                     if !keepers.spawn(work) {
-                        self.reply(id, &asker, BUSY, 0);
+                        self.reply(id, &origin, BUSY, 0);
                     }
                     return;
                 }
             };
-        // What the reply tells the node counts what is left for it without this request.
+        // The credits in the reply do not count this request.
         drop(admitted);
-        self.reply(id, &asker, answer, size_bytes);
+        self.reply(id, &origin, answer, size_bytes);
     }
 
-    /// Keeps a request until this node has the pages. Sleeps.
-    fn keep(&self, request: &Request, asker: &Asker, admitted: Admitted, pages: &dyn PageCache) {
-        let say = |answer| self.reply(request.id(), asker, answer, 0);
-        let Asker { node, address, .. } = asker;
+    /// Keeps a request until this node has the pages, then answers it. Sleeps.
+    fn keep(
+        &self,
+        request: &Request,
+        origin: &RequestOrigin,
+        admitted: Admitted,
+        pages: &dyn PageCache,
+    ) {
+        let say = |answer| self.reply(request.id(), origin, answer, 0);
+        let RequestOrigin { node, address, .. } = origin;
         let responder = &self.responder;
         let last = responder.keep(request, *node, address, pages, &admitted, say);
         drop(admitted);
         if let Some((answer, size_bytes)) = last {
-            self.reply(request.id(), asker, answer, size_bytes);
+            self.reply(request.id(), origin, answer, size_bytes);
         }
     }
 
-    /// Sends a reply. One that cannot be sent is as good as lost.
-    pub(super) fn reply(&self, id: RequestId, to: &Asker, answer: Answer, size_bytes: u64) {
+    /// Sends a reply. May sleep. A reply that cannot be sent is dropped, as if it were lost.
+    pub(super) fn reply(&self, id: RequestId, to: &RequestOrigin, answer: Answer, size_bytes: u64) {
         let reply = Reply {
             id,
             size_bytes,
-            credits: self.guests.credits(),
+            credits: self.admissions.credits(),
             answer,
         };
         self.endpoint.counters().add(Counter::said(&answer), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The way to a mount for threads that no task of the mount has sent.
+//! Active references to a mount, for threads that the kernel has not called through the mount.
 
 use super::{
     FileSystem,
@@ -23,35 +23,36 @@ use kernel_ext::sync::atomic::{
     Ordering, //
 };
 
-/// The bit that says that the entrance is closed; the others count the visitors.
+/// The bit that says that no more references are given; the others count the references.
 const CLOSED: u32 = 1 << 31;
 
-/// The time between two looks of an unmount at the visitors.
+/// The time after which an unmount looks again whether references are left.
 const LOOK_TIME: Delta = Delta::from_millis(1);
 
-/// Lets threads of the file system visit a mount: from the time when it has a root until its inodes
-/// are evicted. It is a part of the data of the mount ([`FileSystem::entrance`]).
+/// Gives threads of the file system active references to a mount: from the time when it has a root
+/// until its inodes are evicted. It is a part of the data of the mount
+/// ([`FileSystem::active_refs`]).
 ///
-/// A visit ends before the mount does, so that what it holds of the mount does not outlive that.
+/// An unmount waits for the references, so nothing borrowed through one outlives the mount.
 ///
 /// # Invariants
 ///
-/// While `state` counts visitors, `sb` is a super block of `T` with a root, whose inodes are not
-/// evicted.
-pub struct Entrance<T: FileSystem> {
+/// While `state` counts a reference that was taken when it was not closed, `sb` is a super block
+/// of `T` with a root, whose inodes are not evicted.
+pub struct ActiveRefs<T: FileSystem> {
     sb: AtomicPtr<bindings::super_block>,
     state: AtomicU32,
     _type: PhantomData<fn(T)>,
 }
 
-impl<T: FileSystem> Default for Entrance<T> {
+impl<T: FileSystem> Default for ActiveRefs<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: FileSystem> Entrance<T> {
-    /// Returns an entrance that is closed.
+impl<T: FileSystem> ActiveRefs<T> {
+    /// Returns a value that is closed: it gives no references.
     pub const fn new() -> Self {
         Self {
             sb: AtomicPtr::new(ptr::null_mut()),
@@ -61,21 +62,21 @@ impl<T: FileSystem> Entrance<T> {
     }
 
     /// Calls `visit` with the mount, and returns its result; [`None`] if the mount is not there
-    /// yet, or not any more. An unmount waits for the visit, which should not take long. Any
-    /// context that `visit` allows.
-    pub fn visit<R>(&self, visit: impl FnOnce(&SuperBlock<T>) -> R) -> Option<R> {
+    /// yet, or not any more. An unmount waits until `visit` returns, which should not take long.
+    /// Any context that `visit` allows.
+    pub fn with<R>(&self, visit: impl FnOnce(&SuperBlock<T>) -> R) -> Option<R> {
         // There are far fewer than 2^31 threads.
         let before = self.state.fetch_add(1, Ordering::Acquire);
-        let _visitor = Visitor(&self.state);
+        let _reference = ActiveRef(&self.state);
         if before & CLOSED != 0 {
             return None;
         }
-        // SAFETY: By the type invariants, as this visitor is counted.
+        // SAFETY: By the type invariants, as this reference is counted, and was not closed before.
         let sb = unsafe { SuperBlock::from_raw(self.sb.load(Ordering::Relaxed)) };
         Some(visit(sb))
     }
 
-    /// Opens it.
+    /// Starts to give references. Any context.
     ///
     /// # Safety
     ///
@@ -87,7 +88,7 @@ impl<T: FileSystem> Entrance<T> {
         self.state.fetch_and(!CLOSED, Ordering::Release);
     }
 
-    /// Closes it, and waits for the visitors. Sleeps.
+    /// Gives no more references, and waits until those that were given are dropped. Sleeps.
     pub(super) fn close(&self) {
         self.state.fetch_or(CLOSED, Ordering::AcqRel);
         while self.state.load(Ordering::Acquire) & !CLOSED != 0 {
@@ -96,9 +97,9 @@ impl<T: FileSystem> Entrance<T> {
     }
 }
 
-struct Visitor<'a>(&'a AtomicU32);
+struct ActiveRef<'a>(&'a AtomicU32);
 
-impl Drop for Visitor<'_> {
+impl Drop for ActiveRef<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Release);
     }
