@@ -72,7 +72,7 @@ struct Wire {
 }
 const _: () = assert!(size_of::<Wire>() == HEAD_BYTES);
 
-/// How a batch is kept.
+/// The way in which a batch is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Over all columns of members that live: any two give the third.
@@ -94,13 +94,13 @@ impl Kind {
 /// The head of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Head {
-    /// How it is kept.
+    /// The way in which it is kept.
     pub kind: Kind,
     /// The members that lived when it was written.
     pub live: Members,
-    /// Those that have a column of it.
+    /// The members that have a column of it.
     pub used: Members,
-    /// Where it is.
+    /// The place of the batch.
     pub place: Place,
     /// The units of a column, the head included.
     pub units: u16,
@@ -257,7 +257,7 @@ impl Wire {
 }
 
 /// Copies bytes; both are as long.
-pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
+pub fn copy(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = *from;
     }
@@ -265,9 +265,9 @@ pub(crate) fn copy(to: &mut [u8], from: &[u8]) {
 
 /// Makes `to` the XOR of the bodies in `columns`, which are as long; the head of `to` is left.
 pub fn rebuild(to: &mut [u8], columns: [&[u8]; DATA_COLUMNS]) {
-    let [one, other] = columns;
-    let each = one.iter().zip(other).zip(to);
-    for ((one, other), to) in each.skip(HEAD_BYTES) {
+    let [one, other] = columns.map(|column| column.get(HEAD_BYTES..).unwrap_or_default());
+    let to = to.get_mut(HEAD_BYTES..).unwrap_or_default();
+    for (to, (one, other)) in to.iter_mut().zip(one.iter().zip(other)) {
         *to = one ^ other;
     }
 }

@@ -23,6 +23,7 @@ use super::{
         DATA_COLUMNS,
         MEMBERS, //
     },
+    reading,
     ArrayTag,
     Checksum, //
 };
@@ -50,6 +51,8 @@ pub(crate) struct Chain<'a, D, C> {
     /// The incarnation of the epoch, which was durable before any batch of it: no later one has
     /// written anything.
     pub(crate) incarnation: u64,
+    /// The number of a batch in whose place a member has one of a later incarnation.
+    pub(crate) later: Option<u64>,
 }
 
 impl<D: Devices, C: Checksum> Chain<'_, D, C> {
@@ -69,6 +72,11 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                         continue;
                     }
                 };
+                // A member that lies would else cut the log: a later incarnation goes before.
+                if found.is_some_and(|(head, _)| head.incarnation > self.incarnation) {
+                    self.later = Some(cursor.sequence);
+                    continue;
+                }
                 let is_newer = |head: &Head| {
                     let best = best.as_ref().map(|best| best.head.incarnation);
                     best.is_none_or(|best| head.incarnation > best)
@@ -76,7 +84,7 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                 let Some((head, hash)) = found.filter(|(head, _)| is_newer(head)) else {
                     continue;
                 };
-                let (whole, failed) = self.load(&head, hash, at)?;
+                let (whole, failed) = self.load(&head, hash)?;
                 if whole.count() >= head.kind.columns_needed() && self.fill(&head, whole) {
                     best = Some(Accepted { head, hash, whole });
                 } else if let Some(member) = failed {
@@ -88,9 +96,9 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
             return unreadable.map_or(Ok(None), Err);
         };
         // The columns of another candidate may have come after it.
-        let at = self.layout.at(best.head.place).unwrap_or_default();
-        let (whole, _) = self.load(&best.head, best.hash, at)?;
+        let (whole, _) = self.load(&best.head, best.hash)?;
         if whole != best.whole || !self.fill(&best.head, whole) {
+            let at = self.layout.at(best.head.place).unwrap_or_default();
             let member = best.whole.minus(whole).iter().next().unwrap_or_default();
             return Err(Fault::Unreadable { member, at });
         }
@@ -102,9 +110,7 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         let to = self.columns.get_mut(member).ok_or(())?;
         let to = to.get_mut(..self.layout.unit_bytes()).ok_or(())?;
         self.devices.read(member, at, to).map_err(|_| ())?;
-        let found = Head::parse(to, place, (&self.layout, self.tag), self.crc);
-        // A member that lies would else cut the log: a later incarnation goes before.
-        Ok(found.filter(|(head, _)| head.incarnation <= self.incarnation))
+        Ok(Head::parse(to, place, (&self.layout, self.tag), self.crc))
     }
 
     /// Reads the columns of a batch; returns the members in sync of which they are whole, and one
@@ -113,25 +119,16 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         &mut self,
         head: &Head,
         hash: u32,
-        at: u64,
     ) -> Result<(Members, Option<usize>), Fault<D::Error>> {
-        let bytes = head.column_bytes(&self.layout);
-        let (mut whole, mut failed) = (Members::NONE, None);
-        for member in head.used.and(self.in_sync).iter() {
-            let column = self.columns.get_mut(member);
-            let column = column
-                .and_then(|column| column.get_mut(..bytes))
-                .ok_or(Fault::Scratch)?;
-            if self.devices.read(member, at, column).is_err() {
-                failed = Some(member);
-                continue;
-            }
-            let found = Head::parse(column, head.place, (&self.layout, self.tag), self.crc);
-            if found == Some((*head, hash)) && head.is_whole(member, column, self.crc) {
-                whole = whole.or(Members::of(member));
-            }
-        }
-        Ok((whole, failed))
+        let found = reading::columns(
+            self.devices,
+            (head, hash),
+            self.in_sync,
+            &mut self.columns,
+            (&self.layout, self.tag),
+            self.crc,
+        )?;
+        Ok((found.whole, found.unreadable.iter().last()))
     }
 
     /// Makes, in memory, the columns of a batch that are not whole, of enough that are; returns
@@ -179,13 +176,11 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         true
     }
 
-    /// Looks at the heads in units of a segment that are of one of its uses; returns the first for
-    /// which `test` holds.
+    /// Looks at the heads in units of a segment; returns the first for which `test` holds.
     pub(crate) fn find(
         &mut self,
         (segment, first): (u32, u32),
-        segment_sequence: u64,
-        test: impl Fn(&Head) -> bool,
+        mut test: impl FnMut(&Head) -> bool,
     ) -> Option<Head> {
         for unit in first..self.layout.parts().segment_units {
             let place = Place { segment, unit };
@@ -195,11 +190,26 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                 let Ok(Some((head, _))) = self.head(member, place, at) else {
                     continue;
                 };
-                if head.segment_sequence == segment_sequence && test(&head) {
+                if test(&head) {
                     return Some(head);
                 }
             }
         }
         None
+    }
+
+    /// Looks, as [`Self::find`] does, at heads of one use of the segment that may be of the log: of
+    /// an incarnation from `since` on, up to that of the epoch.
+    pub(crate) fn find_of_use(
+        &mut self,
+        from: (u32, u32),
+        (segment_sequence, since): (u64, u64),
+        mut test: impl FnMut(&Head) -> bool,
+    ) -> Option<Head> {
+        let known = since..=self.incarnation;
+        self.find(from, |head| {
+            let is_of_use = head.segment_sequence == segment_sequence;
+            is_of_use && known.contains(&head.incarnation) && test(head)
+        })
     }
 }

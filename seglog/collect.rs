@@ -19,12 +19,15 @@ use super::{
     },
 };
 
-/// What a batch is for.
+/// The purpose of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// For what is written: segments for collecting are left.
+    /// A batch of what is written: segments for collecting are left.
     Write,
-    /// For what is moved: one segment is left, for the next assembly.
+    /// A batch of what goes on when there is no room for writes. The same are left, but writes of a
+    /// user may leave more.
+    Reserved,
+    /// A batch of what is moved: one segment is left, for the next assembly.
     Collect,
 }
 
@@ -41,7 +44,7 @@ impl Purpose {
     /// Returns how many free segments a batch leaves, beside the one that it names.
     pub fn leaves(self, layout: &Layout) -> usize {
         match self {
-            Self::Write => reserve(layout),
+            Self::Write | Self::Reserved => reserve(layout),
             Self::Collect => 1,
         }
     }

@@ -7,7 +7,7 @@ use super::{
     layout::Place, //
 };
 
-/// Where a batch is expected: behind the one before, or at the start of the next segment.
+/// The place where a batch is expected: behind the one before, or at the start of the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cursor {
     /// The segment of the batch before.
@@ -60,7 +60,7 @@ impl Cursor {
     }
 
     /// Returns the one behind a batch that fits.
-    pub(crate) fn behind(&self, head: &Head, hash: u32) -> Self {
+    pub fn behind(&self, head: &Head, hash: u32) -> Self {
         Self {
             segment: head.place.segment,
             unit: head.place.unit.saturating_add(head.units.into()),
@@ -73,7 +73,7 @@ impl Cursor {
     }
 
     /// Whether a batch is the next one.
-    pub(crate) fn fits(&self, head: &Head) -> bool {
+    pub fn fits(&self, head: &Head) -> bool {
         if head.sequence != self.sequence || head.previous != self.previous {
             return false;
         }
@@ -91,7 +91,7 @@ impl Cursor {
     }
 
     /// Returns where the batch can be.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+    pub fn places(&self) -> impl Iterator<Item = Place> {
         let start = Place {
             segment: self.next,
             unit: 0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an assembly needs of the members.
+//! The operations that an assembly needs of the members.
 
 /// The members, of which one IO after the other is done.
 pub trait Devices {
@@ -30,4 +30,12 @@ pub trait Devices {
     ///
     /// Returns the device's error.
     fn flush(&mut self, member: usize) -> Result<(), Self::Error>;
+
+    /// XORs the second slice into the first, which is as long: the third of three columns is made
+    /// so of two that were read. Who has better instructions replaces this.
+    fn xor_into(&self, to: &mut [u8], from: &[u8]) {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to ^= *from;
+        }
+    }
 }

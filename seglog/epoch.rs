@@ -17,6 +17,10 @@ use super::members::{
 /// The fewest members in sync that an array is assembled from.
 const QUORUM: usize = 2;
 
+/// The number of incarnations that are left out where epochs may be given up, which are not known:
+/// more than there are assemblies between two writes of a superblock.
+const GIVEN_UP_MAX: u64 = 1 << 16;
+
 /// An epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch {
@@ -68,7 +72,7 @@ impl Epoch {
     }
 }
 
-/// What each member that is there holds.
+/// The epoch that each member holds; `None` of a member that is not there.
 pub type Held = [Option<Epoch>; MEMBERS];
 
 /// The epoch that an array is assembled with.
@@ -78,13 +82,22 @@ pub struct Choice {
     pub epoch: Epoch,
     /// The members that are there and in sync.
     pub in_sync: Members,
-    /// Those of them that hold its parent: they are given the epoch before the next one.
+    /// The members of these that hold its parent: they are given the epoch before the next one.
     pub behind: Members,
     /// The highest incarnation that a member which is there holds.
     pub incarnation: u64,
 }
 
 impl Choice {
+    /// Returns the choice of an assembly that gives up what may be newer: its incarnation is later
+    /// than all of that, so that no batch of it is taken for one of the log again.
+    pub const fn behind_what_is_given_up(&self) -> Self {
+        Self {
+            incarnation: self.incarnation.saturating_add(GIVEN_UP_MAX),
+            ..*self
+        }
+    }
+
     /// Returns the epoch of this assembly: all members that are absent or stale have failed in it.
     pub const fn assembly(&self, id: u64) -> Epoch {
         Epoch {
@@ -96,7 +109,7 @@ impl Choice {
     }
 }
 
-/// Why an array cannot be assembled: of the members that are there too few are in sync.
+/// The reason why an array cannot be assembled: of the members that are there too few are in sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoQuorum {
     /// The members that are there.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why an array is refused.
+//! The reasons why an array is refused.
 
 use core::fmt;
 
@@ -9,11 +9,14 @@ use super::{
     superblock::Refusal, //
 };
 
-/// Why an array cannot be assembled.
+/// The reason why an array cannot be assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault<E> {
     /// A member has no superblock that can be used.
     Superblock(usize, Refusal),
+    /// A slot of a member's superblock is damaged, or gives an error, and may have had a newer
+    /// epoch, which only a member that is missing may know.
+    Unsure(usize),
     /// A member is not of the array of the first one.
     OtherArray(usize),
     /// A member is another one of the array.
@@ -37,6 +40,11 @@ pub enum Fault<E> {
     /// The log is damaged: a batch that was durable is missing.
     Damaged {
         /// Its number.
+        sequence: u64,
+    },
+    /// The log has a batch that the superblocks do not know, of which two have lost a slot.
+    Superseded {
+        /// The number of the first batch that they do not know.
         sequence: u64,
     },
     /// The log may be longer than it seems: a member cannot read where it may go on.
@@ -70,6 +78,12 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Superblock(member, refusal) => write!(f, "member {member}: {refusal}"),
+            Self::Unsure(member) => write!(
+                f,
+                "member {member}: a slot of its superblock is damaged, or cannot be read, and may \
+                 have had a newer epoch: add the member that is missing, or give up what was \
+                 written since: force=1"
+            ),
             Self::OtherArray(member) => write!(f, "member {member} is of another array"),
             Self::OtherMember { given, found } => write!(
                 f,
@@ -87,6 +101,11 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
             Self::Damaged { sequence } => write!(
                 f,
                 "the log is damaged: batch {sequence} was durable, and is missing"
+            ),
+            Self::Superseded { sequence } => write!(
+                f,
+                "slots of two superblocks are damaged, or cannot be read, and the others are older \
+                 than the log: give up what was written from batch {sequence} on: force=1"
             ),
             Self::Unreadable { member, at } => write!(
                 f,

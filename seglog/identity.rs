@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which device a member is, so that the one that takes its place is not taken for it, nor the old
-//! one for the new one when it comes back.
+//! Identifies the device that a member is, so that the one that takes its place is not taken for
+//! it, nor the old one for the new one when it comes back.
 
 use super::{
     epoch::Epoch,
@@ -12,7 +12,7 @@ use super::{
     superblock::Superblock, //
 };
 
-/// Which device is a member. One that takes the place of another has another identifier.
+/// The device that is a member. One that takes the place of another has another identifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
     /// 0 for those of a new array, else a random number.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where things are on a member.
+//! The layout of a member: the places of the superblock, the table and the segments.
 
 use core::fmt;
 
@@ -28,7 +28,7 @@ pub const WORD_BYTES: usize = 8;
 const UNIT_BYTES: core::ops::RangeInclusive<u32> = 128..=4096;
 const PAGE_BYTES_MAX: u32 = 4096;
 const SEGMENT_UNITS: core::ops::RangeInclusive<u32> = 2..=1 << 16;
-/// What an entry can name: 42 bits of 16 bytes.
+/// The bytes that an entry can name: 42 bits of 16 bytes.
 const DATA_BYTES_MAX: u64 = 1 << 46;
 const ENTRIES_MAX: u64 = 1 << 40;
 
@@ -47,7 +47,7 @@ pub struct Parts {
     pub entries: u64,
 }
 
-/// Why numbers make no layout.
+/// The number for which there is no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
     /// The unit.
@@ -158,7 +158,9 @@ impl Layout {
 
     /// Returns the pages of the table.
     pub fn pages(&self) -> u64 {
-        self.words().div_ceil(self.page_words().max(1) as u64)
+        let of_page = self.page_words() as u64;
+        let last = self.words().saturating_add(of_page.saturating_sub(1));
+        last.checked_div(of_page).unwrap_or_default()
     }
 
     /// Returns where a slot of the superblock begins on a member, in bytes.

@@ -35,7 +35,7 @@ struct InFlight {
     sequence: u64,
     /// The use of its segment.
     segment_sequence: u64,
-    /// Where it was expected.
+    /// The cursor at which it was expected.
     before: Cursor,
     /// The members that it was begun on, and that have not failed since then.
     members: Members,
@@ -60,18 +60,20 @@ struct Flushing {
     pending: Members,
 }
 
-/// Why a batch cannot begin.
+/// The reason why a batch cannot begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// For the end of a batch: as many are in flight as may be.
+    /// The end of a batch is waited for: as many are in flight as may be.
     Window,
-    /// For a segment: none is free to follow. A dump, with a flush before it, may free some.
+    /// A segment is waited for: none is free to follow. A dump, with a flush before it, may free
+    /// some.
     Segment,
-    /// For the epoch without a member that has failed.
+    /// The epoch without a member that has failed is waited for.
     Epoch,
-    /// For good: fewer members live than a batch needs, or the numbers are used up.
+    /// No batch can begin any more: fewer members live than a batch needs, or the numbers are used
+    /// up.
     Stopped,
-    /// For good: it is longer than a batch can be.
+    /// The batch can never begin: it is empty, or longer than a batch can be.
     TooLong,
 }
 
@@ -80,7 +82,7 @@ pub enum Wait {
 pub struct Begun {
     /// The head, to be written with [`Head::bytes`].
     pub head: Head,
-    /// Where each column begins on its member, in bytes.
+    /// The byte at which each column begins on its member.
     pub at: u64,
 }
 
@@ -98,8 +100,8 @@ pub struct Log {
     /// Members that have failed, of which no epoch says so yet.
     failing: Members,
     window: [Option<InFlight>; WINDOW],
-    /// Where the first batch of the incarnation was expected, while it is the only one: the next
-    /// assembly may write it again, so no start is behind it.
+    /// The cursor at which the first batch of the incarnation was expected, while it is the only
+    /// one: the next assembly may write it again, so no start is behind it.
     opened_at: Option<Cursor>,
     /// A batch, and the use of its segment.
     acknowledged: (u64, u64),
@@ -191,6 +193,17 @@ impl Log {
     pub fn begins_segment(&self, units: u16) -> bool {
         let end = self.cursor.unit.saturating_add(units.into());
         self.is_closed || self.cursor.unit == 0 || end > self.layout.parts().segment_units
+    }
+
+    /// Returns the units that are left of the segment that is written; 0 if the next batch begins
+    /// another one.
+    pub fn units_left(&self) -> u32 {
+        if self.begins_segment(1) {
+            0
+        } else {
+            let units = self.layout.parts().segment_units;
+            units.saturating_sub(self.cursor.unit)
+        }
     }
 
     /// Returns the segment that the next batch, of so many units, is in: the parity column, which

@@ -61,6 +61,8 @@ const LENGTH_SHIFT: u32 = POSITION_BITS;
 const BLOCK_SHIFT: u32 = LENGTH_SHIFT + LENGTH_BITS;
 const COPY_SHIFT: u32 = BLOCK_SHIFT + BLOCK_BITS;
 const COPY_BITS: u32 = 2;
+const COPY_MASK: u64 = (1 << COPY_BITS) - 1;
+const COUNT_SHIFT: u32 = COPY_SHIFT + COPY_BITS;
 
 /// The codec of a record that has no payload: its blocks are zeroes. 0 is no codec; what others
 /// mean the user of the log knows.
@@ -85,9 +87,10 @@ const _: () = assert!(size_of::<Wire>() == RECORD_HEAD_BYTES);
 pub struct Record {
     /// The first entry that it assigns.
     pub index: u64,
-    /// How many it assigns: up to [`BLOCKS_MAX`], or [`ZEROES_MAX`] without a payload.
+    /// The number of entries that it assigns: up to [`BLOCKS_MAX`], or [`ZEROES_MAX`] without a
+    /// payload.
     pub count: u32,
-    /// How the payload is kept: [`CODEC_ZEROES`], or one of the user's.
+    /// The codec of the payload: [`CODEC_ZEROES`], or one of the user's.
     pub codec: u8,
     /// The bytes of the payload; 0 for zeroes only.
     pub payload_bytes: u16,
@@ -99,6 +102,14 @@ pub struct Record {
 /// A body has something else than records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
+
+/// Returns a bit for each block of a record with a payload.
+const fn all_of(count: u32) -> u32 {
+    match 1u32.checked_shl(count) {
+        Some(next) => next.wrapping_sub(1),
+        None => u32::MAX,
+    }
+}
 
 impl Record {
     /// Returns the bytes of a record with a payload, its head included.
@@ -125,7 +136,7 @@ impl Record {
             && is_zeroes == (self.payload_bytes == 0)
             && self.bytes() <= RECORD_BYTES_MAX
             && (1..=count_max).contains(&self.count)
-            && (self.skipped == 0 || (!is_zeroes && self.skipped < (1 << self.count) - 1))
+            && (self.skipped == 0 || (!is_zeroes && u32::from(self.skipped) < all_of(self.count)))
             && end.is_some_and(|end| end <= layout.parts().entries)
     }
 
@@ -150,9 +161,9 @@ impl Record {
             sequence: U32::new(sequence as u32),
             index: U64::new(self.index),
         };
-        to.fill(0);
-        wire.write_to_prefix(to).ok()?;
         let end = RECORD_HEAD_BYTES.saturating_add(payload.len());
+        to.get_mut(end..)?.fill(0);
+        wire.write_to_prefix(to).ok()?;
         copy(to.get_mut(RECORD_HEAD_BYTES..end)?, payload);
         wire.crc = U32::new(crc.crc32c(to.get(size_of::<U32>()..end)?));
         wire.write_to_prefix(to).ok()?;
@@ -180,6 +191,19 @@ impl Record {
         if wire.codec == 0 && bytes.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
+        Self::find(bytes, (layout, sequence), crc)
+            .map(Some)
+            .ok_or(Malformed)
+    }
+
+    /// Parses as [`Self::parse`] does where there may be none: what is behind this place is only
+    /// looked at if there is one.
+    pub fn find<'a>(
+        bytes: &'a [u8],
+        (layout, sequence): (&Layout, Option<u32>),
+        crc: &impl Checksum,
+    ) -> Option<(Self, &'a [u8])> {
+        let (wire, _) = Wire::read_from_prefix(bytes).ok()?;
         let record = Self {
             index: wire.index.get(),
             count: wire.count.get(),
@@ -188,26 +212,35 @@ impl Record {
             skipped: wire.skipped,
         };
         let end = RECORD_HEAD_BYTES.saturating_add(wire.payload_bytes.get().into());
-        let covered = bytes.get(size_of::<U32>()..end).ok_or(Malformed)?;
+        let covered = bytes.get(size_of::<U32>()..end)?;
         let is_right = record.is_possible(layout)
             && sequence.is_none_or(|low| low == wire.sequence.get())
             && crc.crc32c(covered) == wire.crc.get();
-        let payload = bytes.get(RECORD_HEAD_BYTES..end).filter(|_| is_right);
-        payload
-            .map(|payload| Some((record, payload)))
-            .ok_or(Malformed)
+        let payload = bytes.get(RECORD_HEAD_BYTES..end).filter(|_| is_right)?;
+        Some((record, payload))
     }
+}
+
+/// Whether a record that was parsed is of batch `first` or a later one, by the low bits.
+pub fn is_since(bytes: &[u8], first: u64) -> bool {
+    let Ok((wire, _)) = Wire::read_from_prefix(bytes) else {
+        return false;
+    };
+    // CAST: The low bits.
+    let later = wire.sequence.get().wrapping_sub(first as u32);
+    later <= u32::MAX / 2
 }
 
 /// An entry of the table: where the record of a block is.
 ///
 /// Bits 0 to 41 are the position in units of 16 bytes, counted over all data columns; 42 to 52 the
 /// bytes of the record in the same units; 53 and 54 which of its blocks this one is; 55 and 56 the
-/// column that has a copy, and 1, or 0 where the other columns rebuild it. 0 stands for zeroes.
+/// column that has a copy, and 1, or 0 where the other columns rebuild it; 57 and 58 how many
+/// blocks it has beside one. 0 stands for zeroes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Entry(u64);
 
-/// What an entry says.
+/// The place of a block's record, as an entry names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spot {
     /// The segment.
@@ -218,14 +251,41 @@ pub struct Spot {
     pub offset: u64,
     /// The bytes of the record, its head included.
     pub bytes: usize,
-    /// Which of the record's blocks this one is.
+    /// The number of the block in the record; the first one has 0.
     pub block: u32,
+    /// Number of blocks of the record.
+    pub blocks: u32,
     /// The column that has a copy.
     pub copy: Option<usize>,
 }
 
+impl Spot {
+    /// Returns the bytes of the record that are this block's share.
+    pub fn share_bytes(&self) -> u64 {
+        let last = (self.bytes as u64).saturating_add(self.blocks.saturating_sub(1).into());
+        last.checked_div(self.blocks.into()).unwrap_or_default()
+    }
+
+    /// Parses what was read of the record, from its first byte; returns it with its payload if it
+    /// is the one that has the entries from `index` on, `count` of them.
+    pub fn record<'a>(
+        &self,
+        (index, count): (u64, u32),
+        bytes: &'a [u8],
+        layout: &Layout,
+        crc: &impl Checksum,
+    ) -> Option<(Record, &'a [u8])> {
+        let found = Record::parse(bytes, (layout, None), crc);
+        let (record, payload) = found.ok().flatten()?;
+        let first = record.index.checked_add(self.block.into());
+        let end = self.block.saturating_add(count);
+        let is_it = first == Some(index) && end <= record.count && !payload.is_empty();
+        is_it.then_some((record, payload))
+    }
+}
+
 impl Entry {
-    /// That of a block of zeroes.
+    /// The entry of a block of zeroes.
     pub const ZEROES: Self = Self(0);
 
     /// Returns that of a word, which [`Self::spot`] checks.
@@ -251,7 +311,9 @@ impl Entry {
         // The size of a segment is not 0.
         let of_column = layout.segment_bytes().max(1);
         let (columns, offset) = (position / of_column, position % of_column);
-        let copy = usize::try_from(self.0 >> COPY_SHIFT).map_err(|_| Malformed)?;
+        // CAST: At most 3.
+        let copy = (self.0 >> COPY_SHIFT & COPY_MASK) as usize;
+        let more = self.0 >> COUNT_SHIFT & BLOCK_MASK;
         let spot = Spot {
             segment: u32::try_from(columns / DATA_COLUMNS as u64).map_err(|_| Malformed)?,
             // CAST: Below DATA_COLUMNS.
@@ -259,6 +321,8 @@ impl Entry {
             offset,
             bytes: (((self.0 >> LENGTH_SHIFT) & LENGTH_MASK) as usize).saturating_mul(ALIGN_BYTES),
             block: ((self.0 >> BLOCK_SHIFT) & BLOCK_MASK) as u32,
+            // CAST: At most 3.
+            blocks: (more as u32).saturating_add(1),
             copy: copy.checked_sub(1),
         };
         let end = offset.saturating_add(spot.bytes as u64);
@@ -268,7 +332,8 @@ impl Entry {
             && end <= of_column
             && copy <= MEMBERS
             && spot.copy != Some(spot.column)
-            && self.0 >> COPY_SHIFT >> COPY_BITS == 0;
+            && spot.block < spot.blocks
+            && self.0 >> COUNT_SHIFT >> BLOCK_BITS == 0;
         if is_possible {
             Ok(Some(spot))
         } else {
@@ -277,13 +342,7 @@ impl Entry {
     }
 
     /// Returns the entry of the first block of the record at a byte of a data column of a batch.
-    pub(crate) fn of(
-        head: &Head,
-        column: usize,
-        at: usize,
-        record: &Record,
-        layout: &Layout,
-    ) -> Self {
+    pub fn of(head: &Head, column: usize, at: usize, record: &Record, layout: &Layout) -> Self {
         if record.payload_bytes == 0 {
             return Self::ZEROES;
         }
@@ -304,12 +363,13 @@ impl Entry {
         Self(
             ((position / align) & POSITION_MASK)
                 | ((record.bytes() as u64 / align) & LENGTH_MASK) << LENGTH_SHIFT
-                | (copy as u64) << COPY_SHIFT,
+                | (copy as u64) << COPY_SHIFT
+                | u64::from(record.count.saturating_sub(1)) << COUNT_SHIFT,
         )
     }
 
     /// Returns that of another block of the same record.
-    pub(crate) fn with_block(self, block: u32) -> Self {
+    pub fn with_block(self, block: u32) -> Self {
         if self == Self::ZEROES {
             return self;
         }

@@ -18,6 +18,7 @@ use super::{
         HEAD_BYTES, //
     },
     chain::{
+        Accepted,
         Chain,
         Scratch, //
     },
@@ -43,11 +44,10 @@ use super::{
         MEMBERS, //
     },
     record,
+    slots,
     superblock::{
-        newer,
         Start,
-        Superblock,
-        SUPERBLOCK_BYTES, //
+        Superblock, //
     },
     table::{
         lose,
@@ -56,6 +56,7 @@ use super::{
         read_page,
         Table, //
     },
+    ArrayTag,
     Checksum, //
 };
 
@@ -68,11 +69,13 @@ pub struct Recovery<'a, D, C> {
     /// The devices that the array knows.
     known: [Device; MEMBERS],
     end: Cursor,
-    /// Where the first batch of this incarnation is expected.
+    /// The cursor at which the first batch of this incarnation is expected.
     first: Cursor,
+    /// Two members have one superblock each: those that are left may be older than the log.
+    may_be_older: bool,
 }
 
-/// What an assembly has led to.
+/// The result of an assembly.
 pub struct Opened {
     /// The log, to be written.
     pub log: Log,
@@ -87,23 +90,25 @@ pub struct Opened {
 }
 
 impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
-    /// Reads the superblocks of the members that are there, and chooses the epoch.
+    /// Reads the superblocks of the members that are there, and chooses the epoch. An epoch that a
+    /// damaged slot hides is on another member, too: if one is missing the user may give it up. Two
+    /// such slots may hide it on both: [`Self::walk`] refuses what is older than the log.
     ///
     /// # Errors
     ///
     /// Returns why the array cannot be assembled from them.
+    // A frame of its own: both are large.
+    #[inline(never)]
     pub fn examine(
         devices: &'a mut D,
-        present: Members,
+        (present, is_forced): (Members, bool),
         columns: Scratch<'a>,
         crc: &'a C,
     ) -> Result<Self, Fault<D::Error>> {
         let mut superblocks = [None; MEMBERS];
-        for (member, to) in (0..MEMBERS).zip(&mut superblocks) {
-            if present.contains(member) {
-                *to = Some(superblock(devices, member, crc)?);
-            }
-        }
+        let with = (present, is_forced);
+        let may_be_older = slots::superblocks(devices, with, &mut superblocks, crc)?;
+        let is_given_up = is_forced && may_be_older;
         let mut all = superblocks.iter().flatten();
         let none = Fault::NoQuorum(NoQuorum { present });
         let first = *all.next().ok_or(none)?;
@@ -111,10 +116,13 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             return Err(Fault::OtherArray(other.member));
         }
         let held: Held = superblocks.map(|superblock| superblock.map(|s| s.epoch));
-        let choice = choose(&held).map_err(Fault::NoQuorum)?;
+        let mut choice = choose(&held).map_err(Fault::NoQuorum)?;
         for superblock in superblocks.iter().flatten() {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
+        }
+        if is_given_up {
+            choice = choice.behind_what_is_given_up();
         }
         let starts = superblocks.iter().flatten();
         let starts = starts
@@ -141,6 +149,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                 tag: first.tag,
                 in_sync: choice.in_sync,
                 incarnation: choice.epoch.incarnation,
+                later: None,
             },
             superblocks,
             choice,
@@ -148,12 +157,18 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             known,
             end: start.cursor,
             first: start.cursor,
+            may_be_older: may_be_older && !is_forced,
         })
     }
 
     /// Returns the layout of the array.
     pub fn layout(&self) -> &Layout {
         &self.chain.layout
+    }
+
+    /// Returns what the batches of the array have.
+    pub fn tag(&self) -> ArrayTag {
+        self.chain.tag
     }
 
     /// Returns the members that are there and in sync.
@@ -259,27 +274,103 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         Ok(())
     }
 
-    /// Whether there is a head behind the end of the log, in its segment.
+    /// Whether there is a head behind the end of the log, in its segment or the next one: where
+    /// [`Self::check_end`] would find it when the incarnation was begun again before it.
     fn is_followed(&mut self, end: &Cursor) -> bool {
-        let from = (end.segment, end.unit);
-        self.chain
-            .find(from, end.segment_sequence, |_| true)
-            .is_some()
+        let use_of_next = end.segment_sequence.saturating_add(1);
+        let places = [
+            ((end.segment, end.unit), end.segment_sequence),
+            ((end.next, 0), use_of_next),
+        ];
+        let mut places = places.into_iter();
+        places.any(|(from, of_use)| {
+            let of_use = (of_use, end.incarnation);
+            let found = self.chain.find_of_use(from, of_use, |_| true);
+            found.is_some()
+        })
     }
 
-    /// Checks that nothing behind the end of the log says that it was longer.
+    /// Checks that nothing behind the end of the log says that it was longer: in its segment, and
+    /// in those that the heads there lead to, as what is written between two flushes may fill many.
+    /// Heads of an incarnation before that of the last batch are of what was given up.
     fn check_end(&mut self, end: &Cursor) -> Result<(), Fault<D::Error>> {
         let says_more = |head: &Head| head.durable >= end.sequence;
         let here = (end.unit > 0).then_some((end.segment, end.unit));
-        let here = here.and_then(|from| self.chain.find(from, end.segment_sequence, says_more));
-        let use_of_next = end.segment_sequence.saturating_add(1);
-        let next = self.chain.find((end.next, 0), use_of_next, says_more);
-        match here.or(next) {
-            Some(_) => Err(Fault::Damaged {
+        let here = here.and_then(|from| {
+            let of_use = (end.segment_sequence, end.incarnation);
+            self.chain.find_of_use(from, of_use, says_more)
+        });
+        let mut is_longer = here.is_some();
+        let mut is_older = self.is_superseded(end.segment, end);
+        let (mut segment, mut number) = (end.next, end.segment_sequence);
+        for _ in 0..self.chain.layout.parts().segments {
+            number = number.saturating_add(1);
+            // An older incarnation may have been here, and gone elsewhere.
+            let mut newest: Option<Head> = None;
+            let of_use = (number, end.incarnation);
+            let found = self.chain.find_of_use((segment, 0), of_use, |head| {
+                if newest.is_none_or(|newest| head.incarnation > newest.incarnation) {
+                    newest = Some(*head);
+                }
+                says_more(head)
+            });
+            is_longer |= found.is_some();
+            is_older = is_older || self.is_superseded(segment, end);
+            match newest {
+                Some(head) if !is_longer => segment = head.next,
+                _ => break,
+            }
+        }
+        if is_longer {
+            return Err(Fault::Damaged {
                 sequence: end.sequence,
-            }),
+            });
+        }
+        let later = self.chain.later.or(is_older.then_some(end.sequence));
+        match later.filter(|_| self.may_be_older) {
+            Some(sequence) => Err(Fault::Superseded { sequence }),
             None => Ok(()),
         }
+    }
+
+    /// Whether the superblocks may be older than the log, and a segment where it ends says that
+    /// they are: by a head of another use of it that calls durable what is not there.
+    fn is_superseded(&mut self, segment: u32, end: &Cursor) -> bool {
+        let is_behind =
+            |head: &Head| end.sequence <= head.durable && end.incarnation <= head.incarnation;
+        self.may_be_older && self.chain.find((segment, 0), is_behind).is_some()
+    }
+
+    /// Returns the next batch of the log that was followed, and the members in sync that have to be
+    /// given their column of it.
+    fn accepted(
+        &mut self,
+        cursor: &Cursor,
+    ) -> Result<Option<(Accepted, Members)>, Fault<D::Error>> {
+        if *cursor == self.end {
+            return Ok(None);
+        }
+        let accepted = self.chain.next(cursor)?.ok_or(Fault::Damaged {
+            sequence: cursor.sequence,
+        })?;
+        let used = accepted.head.used.and(self.choice.in_sync);
+        let missing = used.minus(accepted.whole);
+        Ok(Some((accepted, missing)))
+    }
+
+    /// Tells, after [`Self::walk`], the batches of the log in their order, each with the members in
+    /// sync that [`Self::commit`] would give their column of it. Writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns that members give something else than before.
+    pub fn follow(&mut self, mut see: impl FnMut(&Head, Members)) -> Result<(), Fault<D::Error>> {
+        let mut cursor = self.start.cursor;
+        while let Some((accepted, missing)) = self.accepted(&cursor)? {
+            see(&accepted.head, missing);
+            cursor = cursor.behind(&accepted.head, accepted.hash);
+        }
+        Ok(())
     }
 
     /// Makes what was found durable, as the state that this assembly begins with: `id` is a random
@@ -292,13 +383,9 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         self.write_epoch(self.choice.epoch, self.choice.behind)?;
         self.write_epoch(self.choice.assembly(id), self.choice.in_sync)?;
         let mut cursor = self.start.cursor;
-        while cursor != self.end {
-            let accepted = self.chain.next(&cursor)?.ok_or(Fault::Damaged {
-                sequence: cursor.sequence,
-            })?;
+        while let Some((accepted, missing)) = self.accepted(&cursor)? {
             let head = &accepted.head;
             let at = self.chain.layout.at(head.place).unwrap_or_default();
-            let missing = head.used.and(self.choice.in_sync).minus(accepted.whole);
             for member in missing.iter() {
                 let of = self.chain.columns.get(member);
                 let column = of.and_then(|of| of.get(..head.column_bytes(&self.chain.layout)));
@@ -349,7 +436,9 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
     ///
     /// Returns the error of a member, or that `free` is not possible; the array can be assembled
     /// again.
-    pub fn open(self, id: u64, free: u32) -> Result<Opened, Fault<D::Error>> {
+    // A frame of its own, as for `examine`.
+    #[inline(never)]
+    pub fn open(&mut self, id: u64, free: u32) -> Result<Opened, Fault<D::Error>> {
         let epoch = self.choice.assembly(id);
         let cursor = Cursor {
             unit: 0,
@@ -358,7 +447,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         };
         let live = self.choice.in_sync;
         let mut log = Log::new(self.chain.layout, self.chain.tag, cursor, live);
-        let [bytes, _, _] = self.chain.columns;
+        let [bytes, _, _] = &mut self.chain.columns;
         let bytes = bytes
             .get_mut(..self.chain.layout.unit_bytes())
             .ok_or(Fault::Scratch)?;
@@ -398,35 +487,4 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             first: begun.head,
         })
     }
-}
-
-/// Reads the superblock of a member: the newer of its slots.
-fn superblock<D: Devices>(
-    devices: &mut D,
-    member: usize,
-    crc: &impl Checksum,
-) -> Result<Superblock, Fault<D::Error>> {
-    let mut slot = |number: u8| {
-        let mut bytes = [0; SUPERBLOCK_BYTES];
-        let read = devices.read(member, Layout::slot(number), &mut bytes);
-        // An older epoch would be taken for the one that cannot be read.
-        read.map_err(|e| Fault::Io(member, e))?;
-        Ok(Superblock::parse(&bytes, number, crc))
-    };
-    let found = newer(slot(0)?, slot(1)?).map_err(|why| Fault::Superblock(member, why))?;
-    let (needed, has) = (found.layout.end_bytes(), devices.bytes(member));
-    if has < needed {
-        return Err(Fault::Truncated {
-            member,
-            needed,
-            found: has,
-        });
-    }
-    if found.member != member {
-        return Err(Fault::OtherMember {
-            given: member,
-            found: found.member,
-        });
-    }
-    Ok(found)
 }

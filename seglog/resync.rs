@@ -18,16 +18,17 @@ use super::{
     superblock::Start, //
 };
 
-/// What a member that returns needs next. It is asked for after each event.
+/// The next need of a member that returns. The user asks for it after each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// That batches are acknowledged which began before.
+    /// The acknowledgement of batches that began before; for good if fewer members live than it
+    /// takes.
     Wait,
     /// A batch, if need be without records: the log has to go on in a segment that it has.
     Batch,
-    /// That segments are collected.
+    /// The collection of segments of which it has no columns.
     Collect,
-    /// That a dump ends which begins now, or goes on.
+    /// The end of a dump, which begins now or goes on.
     Dump,
     /// Nothing: it has failed again.
     Over,
@@ -41,7 +42,8 @@ pub struct Resync {
     member: usize,
     /// The first batch that it has.
     from: u64,
-    /// When nothing lacked its columns: the count of the dump that was the last one to begin.
+    /// The count of the dump that was the last one to begin when nothing lacked its columns any
+    /// more; `None` before.
     complete: Option<u64>,
 }
 

@@ -36,10 +36,12 @@ pub mod identity;
 pub mod layout;
 pub mod log;
 pub mod members;
+pub mod reading;
 pub mod record;
 pub mod recovery;
 pub mod resync;
 pub mod segments;
+pub mod slots;
 pub mod source;
 pub mod superblock;
 pub mod table;
@@ -51,8 +53,8 @@ pub trait Checksum {
     fn crc32c(&self, bytes: &[u8]) -> u32;
 }
 
-/// What marks the batches of an array: a random number that only its superblocks have. What another
-/// array has left on a member is not taken for a batch of this one, and neither is what a user has
-/// written as the content of a block, as the number is not told.
+/// The mark of the batches of an array: a random number that only its superblocks have. What
+/// another array has left on a member is not taken for a batch of this one, and neither is what a
+/// user has written as the content of a block, as the number is not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ArrayTag(pub u64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which segments may be written again, and which are collected.
+//! Decides which segments may be written again, and which are collected.
 
 use core::ops::Range;
 
@@ -8,10 +8,7 @@ use super::{
     collect::Purpose,
     cursor::Cursor,
     layout::Layout,
-    members::{
-        Members,
-        DATA_COLUMNS, //
-    },
+    members::Members,
     record::{
         Entry,
         Malformed, //
@@ -28,16 +25,20 @@ use super::{
 pub struct Segment {
     /// The number of its use.
     sequence: u64,
+    /// The first batch of it; 0 if it began before this assembly.
+    first: u64,
     /// The members that have its columns.
     members: Members,
     /// The entries that have their record in it.
     live: u32,
-    /// The bytes of their records; one with several blocks counts for each.
+    /// Sum of their shares of the bytes of their records.
     bytes: u64,
     /// The batch that left nothing in it.
     emptied_by: u64,
     /// The reads of it that are in flight.
     reads: u32,
+    /// All that can be read of it was moved, in this use.
+    is_collected: bool,
 }
 
 /// All segments, in memory of the user.
@@ -47,7 +48,11 @@ pub struct Segment {
 /// had replaced what it had replaced); the start that all members hold is in a later segment (else
 /// the log could not be followed through it); and no read of it is in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Segments<S>(S);
+pub struct Segments<S> {
+    all: S,
+    /// The sum of what is live in them.
+    live_bytes: u64,
+}
 
 impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
     /// Counts what is live, after an assembly: all of it is durable. `memory` has as many elements
@@ -66,28 +71,54 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
                 ..Segment::default()
             };
         }
-        let mut segments = Self(memory);
+        let mut segments = Self {
+            all: memory,
+            live_bytes: 0,
+        };
         for index in 0..entries {
             if let Some(spot) = Entry::from_word(table.word(index)).spot(layout)? {
                 let segment = segments.get(spot.segment).ok_or(Malformed)?;
                 segment.live = segment.live.saturating_add(1);
-                segment.bytes = segment.bytes.saturating_add(spot.bytes as u64);
+                segment.bytes = segment.bytes.saturating_add(spot.share_bytes());
+                segments.live_bytes = segments.live_bytes.saturating_add(spot.share_bytes());
             }
         }
         Ok(segments)
     }
 
+    /// Returns the bytes of the records that are live, in all segments.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
     fn get(&mut self, segment: u32) -> Option<&mut Segment> {
-        self.0.as_mut().get_mut(segment as usize)
+        self.all.as_mut().get_mut(segment as usize)
     }
 
     /// A segment's use begins, with a batch on these members.
-    pub fn begin(&mut self, segment: u32, sequence: u64, members: Members) {
+    pub fn begin(&mut self, segment: u32, (sequence, batch): (u64, u64), members: Members) {
         if let Some(segment) = self.get(segment) {
             segment.sequence = sequence;
+            segment.first = batch;
             segment.members = members;
             // Until a batch is acknowledged and replaced it has not been emptied.
             segment.emptied_by = u64::MAX;
+            segment.is_collected = false;
+        }
+    }
+
+    /// All of a segment was read, and what was live is on its way elsewhere. What is left cannot be
+    /// read from any member: it is no victim again, or nothing else would be collected.
+    pub fn collected(&mut self, segment: u32) {
+        if let Some(segment) = self.get(segment) {
+            segment.is_collected = true;
+        }
+    }
+
+    /// Takes up again what could not be read, as it may be readable now.
+    pub fn collect_again(&mut self) {
+        for segment in self.all.as_mut() {
+            segment.is_collected = false;
         }
     }
 
@@ -96,14 +127,16 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         if let Ok(Some(spot)) = new.spot(layout) {
             if let Some(segment) = self.get(spot.segment) {
                 segment.live = segment.live.saturating_add(1);
-                segment.bytes = segment.bytes.saturating_add(spot.bytes as u64);
+                segment.bytes = segment.bytes.saturating_add(spot.share_bytes());
+                self.live_bytes = self.live_bytes.saturating_add(spot.share_bytes());
             }
         }
         if let Ok(Some(spot)) = old.spot(layout) {
             if let Some(segment) = self.get(spot.segment) {
                 segment.live = segment.live.saturating_sub(1);
-                segment.bytes = segment.bytes.saturating_sub(spot.bytes as u64);
+                segment.bytes = segment.bytes.saturating_sub(spot.share_bytes());
                 segment.emptied_by = batch;
+                self.live_bytes = self.live_bytes.saturating_sub(spot.share_bytes());
             }
         }
     }
@@ -131,44 +164,58 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
 
     /// Members do not have the columns of some uses, as [`lose`](super::table::lose) has it.
     pub fn lose(&mut self, members: Members, uses: Range<u64>) {
-        for segment in self.0.as_mut() {
+        for segment in self.all.as_mut() {
             if uses.contains(&segment.sequence) {
                 segment.members = segment.members.minus(members);
             }
         }
     }
 
-    /// Whether something is live in a segment of which one of these members has no columns.
+    /// Whether something that can be moved is live in a segment of which one of these members has
+    /// no columns.
     pub fn lacks(&self, members: Members) -> bool {
-        self.0.as_ref().iter().any(|segment| segment.lacks(members))
+        let mut all = self.all.as_ref().iter();
+        all.any(|segment| segment.lacks(members) && !segment.is_collected)
     }
 
     /// Returns the segment to be collected next: one with something live of which one of `members`
-    /// has no columns, else, if segments are wanted, one from which something is gained; of several
-    /// the one with the least to be moved. `before` is what the log calls collectable.
-    pub fn victim(
-        &self,
-        (members, wants_segments): (Members, bool),
-        before: u64,
-        layout: &Layout,
-    ) -> Option<u32> {
-        let full = layout.segment_bytes().saturating_mul(DATA_COLUMNS as u64);
-        // What is less than a sixteenth is not worth it.
-        let full = full.saturating_sub(full / 16);
-        let each = (0..).zip(self.0.as_ref());
-        let candidates = each.filter(|(_, segment)| {
-            let has_gain = wants_segments && segment.live > 0 && segment.bytes <= full;
-            segment.sequence < before && (has_gain || segment.lacks(members))
-        });
-        let best = candidates
-            .min_by_key(|(number, segment)| (!segment.lacks(members), segment.bytes, *number));
-        best.map(|(number, _)| number)
+    /// has no columns, else one with at most `bytes_max` of live records; of several the one with
+    /// the least to be moved. `before` is what the log calls collectable.
+    pub fn victim(&self, (members, bytes_max): (Members, u64), before: u64) -> Option<u32> {
+        let (mut best, mut number) = (None, 0u32);
+        for segment in self.all.as_ref() {
+            let has_gain = segment.live > 0 && segment.bytes <= bytes_max;
+            let lacks = segment.lacks(members);
+            let cost = (!lacks, segment.bytes);
+            let is_better = best.is_none_or(|(least, _)| cost < least);
+            if segment.is_movable(before) && (has_gain || lacks) && is_better {
+                best = Some((cost, number));
+            }
+            number = number.saturating_add(1);
+        }
+        best.map(|(_, number)| number)
+    }
+
+    /// Whether something is live in a use of a segment that can be moved. `before` is as for
+    /// [`Self::victim`].
+    pub fn is_movable(&self, (segment, sequence): (u32, u64), before: u64) -> bool {
+        let segment = self.all.as_ref().get(segment as usize);
+        segment.is_some_and(|segment| {
+            segment.sequence == sequence && segment.live > 0 && segment.is_movable(before)
+        })
     }
 
     /// Returns the number of a segment's use.
     pub fn sequence(&self, segment: u32) -> Option<u64> {
-        let segment = self.0.as_ref().get(segment as usize);
+        let segment = self.all.as_ref().get(segment as usize);
         segment.map(|segment| segment.sequence)
+    }
+
+    /// Returns the first batch of a segment's use; 0 if it began before this assembly, whose flush
+    /// has said which members have it.
+    pub fn first(&self, segment: u32) -> u64 {
+        let segment = self.all.as_ref().get(segment as usize);
+        segment.map_or(0, |segment| segment.first)
     }
 
     /// Returns a segment that may be written, the first one behind the end of the log, if as many
@@ -186,6 +233,16 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         (all.take(left).count() == left).then_some(free)
     }
 
+    /// Whether at least `count` segments may be written; `end` and `start` as for [`Self::free`].
+    pub fn has_free(
+        &self,
+        count: usize,
+        (end, durable): (&Cursor, u64),
+        start: (&Start, &Layout),
+    ) -> bool {
+        self.all_free(end, durable, start).take(count).count() == count
+    }
+
     /// Returns one for the first batch of an assembly, of which `end` is where it is expected.
     pub fn free_behind(&self, end: &Cursor, start: (&Start, &Layout)) -> Option<u32> {
         self.all_free(end, u64::MAX, start).next()
@@ -197,7 +254,7 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         durable: u64,
         (start, layout): (&Start, &Layout),
     ) -> impl Iterator<Item = u32> + use<'_, S> {
-        let (known, end, start) = (self.0.as_ref(), *end, start.cursor);
+        let (known, end, start) = (self.all.as_ref(), *end, start.cursor);
         // Nothing follows in a segment that is full, or closed.
         let is_passed = start.unit >= layout.parts().segment_units;
         let kept = start.segment_sequence.saturating_add(is_passed.into());
@@ -212,6 +269,10 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
 }
 
 impl Segment {
+    fn is_movable(&self, before: u64) -> bool {
+        self.sequence < before && !self.is_collected
+    }
+
     fn lacks(&self, members: Members) -> bool {
         self.live > 0 && !members.is_within(self.members)
     }

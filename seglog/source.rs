@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a record is read from.
+//! The ways to read a record, or a column of a batch, from the members.
 
 use super::{
     batch::{
@@ -65,4 +65,16 @@ pub fn columns(head: &Head, column: usize, usable: Members) -> impl Iterator<Ite
 /// Returns where a record begins on a member, in bytes.
 pub fn at(spot: &Spot, layout: &Layout) -> u64 {
     layout.segment(spot.segment).saturating_add(spot.offset)
+}
+
+/// Returns the first byte on a member of the units that have a record, how many bytes of these are
+/// before it, and how many bytes they have.
+pub fn span(spot: &Spot, layout: &Layout) -> (u64, usize, usize) {
+    let at = at(spot, layout);
+    let unit = layout.unit_bytes().max(1);
+    // CAST: Below a unit.
+    let skipped = (at % unit as u64) as usize;
+    let bytes = skipped.saturating_add(spot.bytes);
+    let len = bytes.checked_next_multiple_of(unit).unwrap_or(bytes);
+    (at.saturating_sub(skipped as u64), skipped, len)
 }

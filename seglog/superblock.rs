@@ -53,8 +53,8 @@ const MAGIC: [u8; 8] = *b"ferrolog";
 const VERSION: u16 = 1;
 /// The highest value of a number that only grows, which none comes near by itself.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
-/// How many assemblies of which the epoch that is chosen knows nothing may have been cut off: a
-/// member that lies could else use up the incarnations of all.
+/// The most assemblies that may have been cut off and of which the epoch that is chosen knows
+/// nothing: a member that lies could else use up the incarnations of all.
 const CUT_OFF_MAX: u64 = 1 << 32;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -102,14 +102,16 @@ struct WireDevice {
     since: U64,
 }
 
-/// Why a slot has no superblock that can be used.
+/// The reason why a slot has no superblock that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is none.
+    /// The slot has no superblock.
     NotFormatted,
-    /// It is of another version, or has fields that are not known.
+    /// The slot gives an error.
+    Unreadable,
+    /// The superblock is of another version, or has fields that are not known.
     OtherVersion(u16),
-    /// It is damaged, or was written in part.
+    /// The superblock is damaged, or was written in part.
     Checksum,
     /// An array of this shape is not supported.
     Shape {
@@ -128,6 +130,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFormatted => f.write_str("it is no member of an array"),
+            Self::Unreadable => f.write_str("its superblock cannot be read"),
             Self::OtherVersion(version) => {
                 write!(
                     f,
@@ -156,7 +159,7 @@ pub struct Start {
     pub generation: u64,
     /// The area that it is in.
     pub area: u8,
-    /// Where the first batch that may not be in it is expected.
+    /// The cursor at which the first batch that may not be in it is expected.
     pub cursor: Cursor,
 }
 
@@ -165,7 +168,7 @@ pub struct Start {
 pub struct Superblock {
     /// The UUID of the array.
     pub uuid: [u8; 16],
-    /// What its batches have.
+    /// The tag of its batches.
     pub tag: ArrayTag,
     /// The number of this member.
     pub member: usize,
@@ -173,7 +176,7 @@ pub struct Superblock {
     pub layout: Layout,
     /// The epoch that this member holds.
     pub epoch: Epoch,
-    /// Where its log starts.
+    /// The start from which its log is followed.
     pub start: Start,
     /// The device of each member, as this one knows it.
     pub devices: [Device; MEMBERS],
@@ -353,6 +356,17 @@ pub fn newer(
         (one, Err(Refusal::NotFormatted)) => one,
         (Ok(one), Err(_)) => Ok(one),
         (_, other) => other,
+    }
+}
+
+/// Whether what is damaged in one slot, or cannot be read, may be newer than what the other one
+/// has. A member that was written once has nothing in the other slot.
+pub fn may_hide(slots: [&Result<Superblock, Refusal>; SLOTS as usize]) -> bool {
+    match slots {
+        [Ok(found), Err(why)] | [Err(why), Ok(found)] => {
+            found.writes > 0 || *why != Refusal::NotFormatted
+        }
+        _ => false,
     }
 }
 

@@ -205,7 +205,7 @@ pub fn read_page(
     is_right
 }
 
-/// What a dump does next. All IO of a step has ended before the next one is asked for.
+/// The next step of a dump. All IO of a step has ended before the next one is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Write a page to the members that have it and are written, made from the table as it is now.

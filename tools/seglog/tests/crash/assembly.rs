@@ -143,13 +143,17 @@ impl Devices for Recorder<'_> {
         let changed = self.superblocks[member].filter(|_| at < u64::from(SLOTS) * SLOT_BYTES);
         match changed {
             Some(superblock) => {
-                let bytes = superblock.bytes(&Fast(self.mistake));
-                let is_here = Layout::slot(superblock.slot()) == at;
-                to.copy_from_slice(if is_here {
-                    &bytes
+                let is_newer = Layout::slot(superblock.slot()) == at;
+                let mut here = superblock;
+                if !is_newer {
+                    here.writes = superblock.writes.saturating_sub(1);
+                }
+                // One that was written once has nothing in the other slot.
+                if is_newer || superblock.writes > 0 {
+                    to.copy_from_slice(&here.bytes(&Fast(self.mistake)));
                 } else {
-                    &[0; SUPERBLOCK_BYTES]
-                });
+                    to.fill(0);
+                }
             }
             None => self.disks[member].read(self.shape, place(self.shape, at, self.mistake), to),
         }
@@ -289,6 +293,8 @@ pub(crate) struct Assembled {
     pub(crate) table: Words,
     pub(crate) versions: Versions,
     pub(crate) segments: Segments<Vec<Segment>>,
+    /// Assembled by force only, as a slot is torn.
+    pub(crate) is_forced: bool,
 }
 
 /// Which epoch a mistake takes, of those that are held.
@@ -369,7 +375,12 @@ pub(crate) fn assemble(
     recorder.mistake();
     let id = hash_of(&(disks, present.bits()));
     let mut table = Words::new(&shape.layout);
-    let result = run(&mut recorder, id, &mut table);
+    let mut result = run(&mut recorder, false, id, &mut table);
+    // What a power failure has torn was not relied on.
+    let is_forced = matches!(result, Err(Fault::Unsure(_)));
+    if is_forced {
+        result = run(&mut recorder, true, id, &mut table);
+    }
     let states = recorder.states.take().unwrap_or_default();
     let result = result.map(|(opened, segments)| {
         let live = opened.log.live();
@@ -380,6 +391,7 @@ pub(crate) fn assemble(
             versions: versions.unwrap_or([u16::MAX; BLOCKS]),
             table,
             segments,
+            is_forced,
         }
     });
     (result, states)
@@ -387,6 +399,7 @@ pub(crate) fn assemble(
 
 fn run(
     recorder: &mut Recorder<'_>,
+    is_forced: bool,
     id: u64,
     table: &mut Words,
 ) -> Result<(Opened, Segments<Vec<Segment>>), Fault<Infallible>> {
@@ -396,7 +409,7 @@ fn run(
     let columns = memory.each_mut().map(|column| column.as_mut_slice());
     let present = recorder.present;
     let phase = recorder.phase;
-    let mut recovery = Recovery::examine(recorder, present, columns, &crc)?;
+    let mut recovery = Recovery::examine(recorder, (present, is_forced), columns, &crc)?;
     recovery.walk(table)?;
     recovery.commit(id)?;
     phase.set(Phase::Open);
@@ -407,7 +420,11 @@ fn run(
     let opened = recovery.open(id, free.ok_or(Fault::NoSegment)?)?;
     let first = &opened.first;
     note_batch(table, first, first.live, &layout);
-    segments.begin(first.place.segment, first.segment_sequence, first.live);
+    segments.begin(
+        first.place.segment,
+        (first.segment_sequence, first.sequence),
+        first.live,
+    );
     segments.acknowledge(first.place.segment, first.sequence);
     Ok((opened, segments))
 }

@@ -194,6 +194,12 @@ impl Disk {
         });
     }
 
+    /// Damages a slot, of which nothing is in flight.
+    pub(crate) fn spoil(&mut self, slot: u8) {
+        let half = [0xa5; SUPERBLOCK_BYTES / 2];
+        self.medium[usize::from(slot) * 2] = number_of(&half);
+    }
+
     /// What was on its way when the member failed has arrived.
     pub(crate) fn arrive(&mut self) {
         for write in &mut self.writes {

@@ -11,7 +11,11 @@ use seglog::{
 };
 
 use crate::{
-    assembly::assemble,
+    assembly::{
+        assemble,
+        superblock_of,
+        Fast, //
+    },
     disk::{
         Disks,
         Shape, //
@@ -79,8 +83,54 @@ impl Random {
     }
 }
 
+/// Counts of the arrays of which two members had lost the newer slot, by how they fared.
+#[derive(Debug, Default)]
+pub(crate) struct Spoilt {
+    pub(crate) assembled: usize,
+    /// Those of which the log is newer than what is left.
+    pub(crate) superseded: usize,
+    pub(crate) refused: usize,
+}
+
+impl Spoilt {
+    /// Damages the newer slots of each two members: all that was flushed is there, or the array is
+    /// refused.
+    fn check(&mut self, shape: &Shape, disks: &Disks, history: &History) -> Result<(), String> {
+        let (all, crc) = (Members::ALL, Fast(Mistake::None));
+        for intact in all.iter() {
+            let mut spoilt = disks.clone();
+            for member in all.minus(Members::of(intact)).iter() {
+                if let Some(superblock) = superblock_of(shape, &disks[member], &crc) {
+                    spoilt[member].spoil(superblock.slot());
+                }
+            }
+            match assemble(shape, (&spoilt, all), Mistake::None, false).0 {
+                Ok(assembled) if history.allows(&assembled.versions) => self.assembled += 1,
+                Ok(assembled) => {
+                    let found = assembled.versions;
+                    let states = &history.states;
+                    return Err(format!("{intact} intact: {found:?} and may be {states:?}"));
+                }
+                Err(Fault::Superseded { .. }) => self.superseded += 1,
+                Err(_) => self.refused += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Lives one life; returns what is wrong.
 pub(crate) fn live(seed: u64, mistake: Mistake, formatted: Disks) -> Result<(), String> {
+    live_spoilt(seed, mistake, formatted, None)
+}
+
+/// Lives as [`live`] does; slots are damaged before each assembly, of copies of the members.
+pub(crate) fn live_spoilt(
+    seed: u64,
+    mistake: Mistake,
+    formatted: Disks,
+    mut spoilt: Option<&mut Spoilt>,
+) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut setting = Setting::new(&[]);
     setting.layout = layout_of(seed);
@@ -106,6 +156,9 @@ pub(crate) fn live(seed: u64, mistake: Mistake, formatted: Disks) -> Result<(), 
     let mut disks = formatted;
     let mut history = History::new(0, [0; BLOCKS]);
     for depth in 0..MOUNTS {
+        if let Some(spoilt) = &mut spoilt {
+            spoilt.check(&shape, &disks, &history)?;
+        }
         let Some(mut world) = open(&mut random, &shape, &mut disks, &history, depth, mistake)?
         else {
             return Ok(());
@@ -162,6 +215,9 @@ fn open(
             continue;
         }
         match result {
+            Ok(assembled) if assembled.is_forced && (present == Members::ALL || !shape.torn) => {
+                return Err(format!("{present:?} is forced"));
+            }
             Ok(assembled) if history.allows(&assembled.versions) => {
                 return Ok(Some(World::new(&assembled, depth)));
             }

@@ -51,6 +51,8 @@ pub(crate) struct Figures {
     pub(crate) assemblies: usize,
     /// Those that were refused, as too few members were in sync.
     pub(crate) refused: usize,
+    /// Those of two members that had to be forced, as a slot of one is torn.
+    pub(crate) forced: usize,
 }
 
 /// A search.
@@ -152,6 +154,10 @@ impl<'a> Search<'a> {
             }
             Err(why) => return self.complain(format!("{present:?}: {why:?}")),
         };
+        if assembled.is_forced && (present == Members::ALL || !self.shape.torn) {
+            return self.complain(format!("{present:?} is forced"));
+        }
+        self.figures.forced += usize::from(assembled.is_forced);
         if !crashed.history.allows(&assembled.versions) {
             let (found, states) = (assembled.versions, &crashed.history.states);
             return self.complain(format!("{present:?}: {found:?} and may be {states:?}"));

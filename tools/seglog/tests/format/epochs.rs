@@ -8,7 +8,18 @@ use seglog::{
         Epoch,
         NoQuorum, //
     },
-    members::Members, //
+    fault::Fault,
+    layout::Layout,
+    members::Members,
+    superblock::Refusal, //
+};
+
+use crate::order::{
+    assemble,
+    assemble_by_force,
+    flush,
+    write,
+    Ram, //
 };
 
 const FIRST: Epoch = Epoch::first(1);
@@ -79,6 +90,85 @@ fn two_assemblies_with_others_absent_do_not_mix() {
     assert!(choose(&held).is_err());
 }
 
+/// Member 2 was absent from the last assembly, of which one slot of member 0 alone can tell.
+#[test]
+fn an_epoch_that_a_damaged_slot_hides_is_not_given_up_unasked() {
+    let hidden = [(8u64, 0xffu8), (40, 1), (0, 0xff)];
+    for (at, change) in hidden {
+        let mut ram = Ram::new();
+        assemble(&mut ram, Members::ALL, 6).unwrap();
+        assemble(&mut ram, members(0b011), 7).unwrap();
+        let stale = assemble(&mut ram.clone(), members(0b101), 8);
+        assert!(matches!(stale, Err(Fault::NoQuorum(_))));
+        ram.bytes[0][at as usize] ^= change;
+        let refused = assemble(&mut ram.clone(), members(0b101), 8);
+        assert_eq!(refused.map(|_| ()), Err(Fault::Unsure(0)), "byte {at}");
+        // Who gives it up gets what was there before; with all members nothing is hidden.
+        let mut given_up = ram.clone();
+        assemble_by_force(&mut given_up, members(0b101), 8).unwrap();
+        let (log, _) = assemble(&mut given_up, Members::ALL, 9).unwrap();
+        assert_eq!(log.live(), members(0b101));
+        let (log, _) = assemble(&mut ram, Members::ALL, 8).unwrap();
+        assert_eq!(log.live(), members(0b011));
+        // It was written anew.
+        assert!(assemble(&mut ram, members(0b011), 9).is_ok());
+    }
+}
+
+/// Member 2 was absent from the last assembly, of which no slot can tell any more; the log can.
+#[test]
+fn what_is_older_than_the_log_is_not_taken_unasked() {
+    let mut ram = Ram::new();
+    assemble(&mut ram, Members::ALL, 6).unwrap();
+    let (mut log, _) = assemble(&mut ram, members(0b011), 7).unwrap();
+    let first = log.cursor().sequence - 1;
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    for member in [0, 1] {
+        ram.bytes[member][8] ^= 0xff;
+    }
+    let refused = assemble(&mut ram.clone(), Members::ALL, 8).map(|_| ());
+    assert_eq!(refused, Err(Fault::Superseded { sequence: first }));
+    let (log, found) = assemble_by_force(&mut ram, Members::ALL, 8).unwrap();
+    assert_eq!((log.live(), found), (Members::ALL, 0));
+}
+
+#[test]
+fn a_slot_that_gives_an_error_is_one_that_is_damaged() {
+    let mut ram = Ram::new();
+    assemble(&mut ram, Members::ALL, 6).unwrap();
+    assemble(&mut ram, members(0b011), 7).unwrap();
+    // The newer slot of member 0, which alone of these two knows that member 2 was absent.
+    ram.unreadable = Some((0, 8));
+    let refused = assemble(&mut ram.clone(), members(0b101), 8);
+    assert_eq!(refused.map(|_| ()), Err(Fault::Unsure(0)));
+    let mut given_up = ram.clone();
+    let forced = assemble_by_force(&mut given_up, members(0b101), 8);
+    assert_eq!(forced.unwrap().0.live(), members(0b101));
+    let (log, _) = assemble(&mut ram, Members::ALL, 8).unwrap();
+    assert_eq!(log.live(), members(0b011));
+    // The older one hides nothing, but that is not known.
+    ram.unreadable = Some((1, 0));
+    let refused = assemble(&mut ram.clone(), members(0b011), 9);
+    assert_eq!(refused.map(|_| ()), Err(Fault::Unsure(1)));
+    assert!(assemble(&mut ram, Members::ALL, 9).is_ok());
+}
+
+/// With no slot to go by, force does not help: it would be any device.
+#[test]
+fn a_member_without_a_slot_that_can_be_read_is_refused() {
+    let error = Err(Fault::Io(0, ()));
+    let refused = |ram: &Ram| assemble_by_force(&mut ram.clone(), Members::ALL, 6).map(|_| ());
+    let mut ram = Ram::new();
+    ram.is_dead = Some(0);
+    assert_eq!(refused(&ram), error);
+    // A new member has nothing in the other slot.
+    let mut ram = Ram::new();
+    ram.unreadable = Some((0, 0));
+    let why = Err(Fault::Superblock(0, Refusal::Unreadable));
+    assert_eq!(refused(&ram), why);
+}
+
 #[test]
 fn all_states_of_a_change_are_assembled_when_all_are_there() {
     let mount = assembled(2, FIRST, 1, 0b111);
@@ -101,6 +191,68 @@ fn all_states_of_a_change_are_assembled_when_all_are_there() {
             assert!(
                 written != to || choice.epoch == after,
                 "{written:b} {choice:?}"
+            );
+        }
+    }
+}
+
+/// Batches that were given up by force neither come back nor have the array refused: not at the
+/// next assembly, nor when the new ones have grown beside them.
+#[test]
+fn what_was_given_up_is_no_part_of_the_log_any_more() {
+    // Forced with all, with the two that have gone on, and with the one that had failed.
+    let ways: [(Members, &[usize]); 3] = [
+        (Members::ALL, &[0, 1]),
+        (members(0b011), &[0, 1]),
+        (members(0b101), &[0]),
+    ];
+    for (present, damaged) in ways {
+        let olds = (0..7).chain([16, 32]);
+        for (old, new) in olds.flat_map(|old| (0..18).map(move |new| (old, new))) {
+            let mut ram = Ram::new();
+            assemble(&mut ram, Members::ALL, 6).unwrap();
+            let (mut log, _) = assemble(&mut ram, members(0b011), 7).unwrap();
+            for _ in 0..old {
+                write(&mut ram, &mut log, 1);
+                flush(&mut log);
+            }
+            for member in damaged {
+                ram.bytes[*member][8] ^= 0xff;
+            }
+            let (mut log, found) = assemble_by_force(&mut ram, present, 8).unwrap();
+            let live = log.live();
+            for _ in 0..new {
+                write(&mut ram, &mut log, 2);
+                flush(&mut log);
+            }
+            // One that has written nothing else is begun again in its place.
+            let begun = usize::from(new > 0);
+            let last = log.acknowledged() + begun as u64;
+            for (id, more) in [(9, 0), (10, begun)] {
+                let again = assemble(&mut ram, present, id);
+                let again = again.map(|(log, n)| (log.live(), log.acknowledged(), n));
+                let expected = (live, last, found + 1 + new + more);
+                assert_eq!(
+                    again,
+                    Ok(expected),
+                    "{present:?}: {old} given up, {new} written"
+                );
+            }
+            // The older slots of two are damaged: the log is asked, and has nothing against it.
+            let is_taken = (0..2u8).any(|slot| {
+                let mut ram = ram.clone();
+                for member in present.iter().take(2) {
+                    ram.bytes[member][Layout::slot(slot) as usize + 8] ^= 0xff;
+                }
+                let again = assemble(&mut ram, Members::ALL, 11);
+                again.is_ok_and(|(log, _)| log.acknowledged() >= last)
+            });
+            assert!(is_taken, "{present:?}: {old} given up, {new} written");
+            let with_the_third = assemble(&mut ram, Members::ALL, 11);
+            assert_eq!(
+                with_the_third.map(|(log, _)| log.live()),
+                Ok(live),
+                "it is stale"
             );
         }
     }

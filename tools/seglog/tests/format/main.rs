@@ -13,6 +13,7 @@ mod hostile;
 mod liars;
 mod members;
 mod order;
+mod reading;
 mod tables;
 mod vectors;
 

@@ -253,7 +253,8 @@ fn what_is_moved_is_what_the_table_has_there() {
     };
     // Behind the head of a batch at unit 9 of segment 4, in column 1.
     let position = (4 * 2 + 1) * (2 << 20) + 9 * 512 + 96;
-    let here = |block: u64| Entry::from_word((position / 16) | (4 << 42) | (block << 53));
+    let here =
+        |block: u64| Entry::from_word((position / 16) | (4 << 42) | (block << 53) | (2 << 57));
     let at = (&head, 1, 96);
     let all = |index: u64| here(index - 7);
     assert_eq!(live(&record, at, all, &layout), Some(record));

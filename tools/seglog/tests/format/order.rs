@@ -57,9 +57,12 @@ pub(crate) fn layout() -> Layout {
 }
 
 /// Members in memory; a read of a byte may fail.
+#[derive(Clone)]
 pub(crate) struct Ram {
     pub(crate) bytes: [Vec<u8>; MEMBERS],
-    unreadable: Option<(usize, u64)>,
+    pub(crate) unreadable: Option<(usize, u64)>,
+    /// A member that gives errors only.
+    pub(crate) is_dead: Option<usize>,
 }
 
 impl Ram {
@@ -73,6 +76,7 @@ impl Ram {
         Self {
             bytes,
             unreadable: None,
+            is_dead: None,
         }
     }
 
@@ -99,10 +103,10 @@ impl Devices for Ram {
 
     fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), ()> {
         let range = at..at + to.len() as u64;
-        if self
+        let is_bad = self
             .unreadable
-            .is_some_and(|(m, at)| m == member && range.contains(&at))
-        {
+            .is_some_and(|(m, at)| m == member && range.contains(&at));
+        if is_bad || self.is_dead == Some(member) {
             return Err(());
         }
         to.copy_from_slice(&self.bytes[member][at as usize..][..to.len()]);
@@ -149,6 +153,23 @@ impl Table for Batches {
 pub(crate) fn assemble<D: Devices>(
     ram: &mut D,
     present: Members,
+    id: u64,
+) -> Result<(Log, usize), Fault<D::Error>> {
+    assemble_with(ram, (present, false), id)
+}
+
+/// Assembles though a slot of a superblock is damaged.
+pub(crate) fn assemble_by_force(
+    ram: &mut Ram,
+    present: Members,
+    id: u64,
+) -> Result<(Log, usize), Fault<()>> {
+    assemble_with(ram, (present, true), id)
+}
+
+fn assemble_with<D: Devices>(
+    ram: &mut D,
+    present: (Members, bool),
     id: u64,
 ) -> Result<(Log, usize), Fault<D::Error>> {
     let mut memory = [const { [0; 4096] }; MEMBERS];
@@ -325,6 +346,35 @@ fn a_log_that_is_damaged_in_the_middle_is_not_cut_short() {
     }
 }
 
+/// What is written between two flushes may fill many segments.
+#[test]
+fn what_a_head_says_segments_later_counts_too() {
+    for flushed in [false, true] {
+        let mut ram = Ram::new();
+        let (mut log, _) = assemble(&mut ram, Members::ALL, 6).unwrap();
+        let lost = write(&mut ram, &mut log, 4).head;
+        let segments = lost.segment_sequence..lost.segment_sequence + 3;
+        while segments.contains(&log.cursor().segment_sequence) {
+            write(&mut ram, &mut log, 4);
+        }
+        if flushed {
+            flush(&mut log);
+        }
+        let last = write(&mut ram, &mut log, 4).head;
+        assert_eq!(last.durable >= lost.sequence, flushed);
+        ram.flip(1, lost.place);
+        let two = Members::ALL.minus(Members::of(0));
+        let result = assemble(&mut ram, two, 7).map(|(_, found)| found);
+        let sequence = lost.sequence;
+        let expected = if flushed {
+            Err(Fault::Damaged { sequence })
+        } else {
+            Ok(1)
+        };
+        assert_eq!(result, expected);
+    }
+}
+
 #[test]
 fn a_column_that_is_damaged_is_written_again() {
     let mut ram = Ram::new();
@@ -429,6 +479,6 @@ fn members_that_are_not_of_the_array_are_refused() {
         found: 9000,
     };
     assert_eq!(result(&mut ram, Members::ALL), Err(truncated));
-    ram.unreadable = Some((0, 4096));
+    ram.is_dead = Some(0);
     assert_eq!(result(&mut ram, Members::ALL), Err(Fault::Io(0, ())));
 }

@@ -190,7 +190,13 @@ fn a_segment_is_free_when_all_that_it_had_is_durably_elsewhere() {
     // One is kept for the next assembly.
     assert_eq!(free(&segments, (&end, 50), 1), None);
     // Batch 51 writes the entry elsewhere.
+    let live_bytes = segments.live_bytes();
+    assert!(live_bytes > 0);
     segments.assign((entry(1), entry(3)), 51, &layout);
+    assert_eq!(segments.live_bytes(), live_bytes);
+    let mut emptied = segments.clone();
+    emptied.assign((entry(3), Entry::ZEROES), 52, &layout);
+    assert_eq!(emptied.live_bytes(), live_bytes / 3 * 2);
     let end = Cursor { next: 0, ..end };
     assert_eq!(free(&segments, (&end, 50), 4), Some(2));
     assert_eq!(free(&segments, (&end, 51), 4), Some(1));
@@ -199,7 +205,7 @@ fn a_segment_is_free_when_all_that_it_had_is_durably_elsewhere() {
     segments.end_read(1);
     assert_eq!(free(&segments, (&end, 51), 4), Some(1));
     // It is written again: it is free when its batches are gone, and the start is behind it.
-    segments.begin(1, 9, Members::ALL);
+    segments.begin(1, (9, 1), Members::ALL);
     assert_eq!(free(&segments, (&end, 60), 10), Some(2));
     segments.acknowledge(1, 60);
     assert_eq!(free(&segments, (&end, 59), 10), Some(2));
@@ -222,14 +228,14 @@ fn writes_leave_what_collecting_needs() {
     let free = |segments: &Segments<Vec<Segment>>, end: &Cursor, purpose| {
         segments.free(purpose, (end, 8), (&start(0, 1), &layout))
     };
-    segments.begin(end.next, 1, Members::ALL);
+    segments.begin(end.next, (1, 1), Members::ALL);
     assert_eq!(reserve(&layout), 3);
     let mut taken = Vec::new();
-    for purpose in [Purpose::Write, Purpose::Collect] {
+    for purpose in [Purpose::Write, Purpose::Reserved, Purpose::Collect] {
         while let Some(segment) = free(&segments, &end, purpose) {
             taken.push((purpose, segment));
             end.next = segment;
-            segments.begin(segment, 1, Members::ALL);
+            segments.begin(segment, (1, 1), Members::ALL);
         }
     }
     let expected = [
@@ -257,7 +263,8 @@ fn what_lacks_a_column_is_collected_first_and_what_is_least() {
     let memory = vec![Segment::default(); SEGMENTS as usize];
     let mut segments = Segments::count(memory, &table, &layout).unwrap();
     let victim = |segments: &Segments<Vec<Segment>>, members, wanted, before| {
-        segments.victim((members, wanted), before, &layout)
+        let bytes_max = if wanted { u64::MAX } else { 0 };
+        segments.victim((members, bytes_max), before)
     };
     assert_eq!(victim(&segments, Members::ALL, false, 9), Some(1));
     assert_eq!(victim(&segments, Members::ALL, true, 2), Some(0));

@@ -13,7 +13,10 @@ use seglog::{
         Purpose, //
     },
     layout::Place,
-    members::Members,
+    members::{
+        Members,
+        DATA_COLUMNS, //
+    },
     record::{
         Record,
         Records, //
@@ -148,7 +151,8 @@ impl World {
     fn begin_collecting(&mut self, shape: &Shape, mistake: Mistake) -> Option<Collecting> {
         let members = self.log.written_members();
         let before = self.log.collectable_before();
-        let victim = self.segments.victim((members, true), before, &shape.layout);
+        let full = shape.layout.segment_bytes() * DATA_COLUMNS as u64;
+        let victim = self.segments.victim((members, full - full / 16), before);
         let segment = victim?;
         if mistake != Mistake::CollectedUnread {
             self.segments.begin_read(segment);

@@ -315,7 +315,7 @@ impl World {
         let (bytes, _) = head.bytes(tag, &crc);
         if head.place.unit == 0 {
             self.segments
-                .begin(segment, head.segment_sequence, head.live);
+                .begin(segment, (head.segment_sequence, head.sequence), head.live);
         }
         let mut table = self.newest_table().clone();
         note_batch(&mut table, &head, head.live, layout);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The two slots of a member's superblock, as the member gives them.
+
+use super::{
+    devices::Devices,
+    fault::Fault,
+    layout::{
+        Layout,
+        SLOTS, //
+    },
+    members::{
+        Members,
+        MEMBERS, //
+    },
+    superblock::{
+        may_hide,
+        newer,
+        Refusal,
+        Superblock,
+        SUPERBLOCK_BYTES, //
+    },
+    Checksum, //
+};
+
+/// Content of each slot, or why it has none.
+pub type Slots = [Result<Superblock, Refusal>; SLOTS as usize];
+
+/// Reads the slots of a member. One that gives an error is taken for one that is damaged: both may
+/// have had the newer superblock, and [`may_hide`] says so.
+///
+/// # Errors
+///
+/// Returns the error of a member that gives neither.
+pub fn read<D: Devices>(
+    devices: &mut D,
+    member: usize,
+    crc: &impl Checksum,
+) -> Result<Slots, D::Error> {
+    let mut found = [Err(Refusal::Unreadable); SLOTS as usize];
+    let mut before = None;
+    for (slot, to) in (0..SLOTS).zip(&mut found) {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        match devices.read(member, Layout::slot(slot), &mut bytes) {
+            Ok(()) => *to = Superblock::parse(&bytes, slot, crc),
+            Err(error) if before.is_some() => return Err(error),
+            Err(error) => before = Some(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the superblocks of the members that are there; returns whether they may be older than the
+/// log: a member is missing, and a slot of another one may hide what it knows, or two members have
+/// one slot each, and their newer ones may be damaged, or torn.
+///
+/// # Errors
+///
+/// Returns why one has none, or [`Fault::Unsure`] if a member is missing, and a slot of another one
+/// may hide what the missing one knows. Who forces it gives that up.
+pub(crate) fn superblocks<D: Devices>(
+    devices: &mut D,
+    (present, is_forced): (Members, bool),
+    superblocks: &mut [Option<Superblock>; MEMBERS],
+    crc: &impl Checksum,
+) -> Result<bool, Fault<D::Error>> {
+    let is_sure = is_forced || present == Members::ALL;
+    let (mut hiding, mut alone) = (Members::NONE, Members::NONE);
+    for (member, to) in (0..MEMBERS).zip(superblocks) {
+        if present.contains(member) {
+            let [one, other] = read(devices, member, crc).map_err(|e| Fault::Io(member, e))?;
+            if may_hide([&one, &other]) {
+                hiding = hiding.or(Members::of(member));
+            }
+            // One whose other slot is zeroes looks like a new member.
+            if one.is_err() || other.is_err() {
+                alone = alone.or(Members::of(member));
+            }
+            let found = newer(one, other).map_err(|why| Fault::Superblock(member, why))?;
+            check(devices, member, &found)?;
+            *to = Some(found);
+        }
+    }
+    match hiding.iter().next() {
+        Some(member) if !is_sure => Err(Fault::Unsure(member)),
+        hiding => {
+            let is_unsure = present != Members::ALL && hiding.is_some();
+            Ok(is_unsure || alone.count() > 1)
+        }
+    }
+}
+
+/// Checks that a member is the one it was given as, and as long as it must be.
+fn check<D: Devices>(
+    devices: &D,
+    member: usize,
+    found: &Superblock,
+) -> Result<(), Fault<D::Error>> {
+    let (needed, has) = (found.layout.end_bytes(), devices.bytes(member));
+    if has < needed {
+        return Err(Fault::Truncated {
+            member,
+            needed,
+            found: has,
+        });
+    }
+    if found.member != member {
+        return Err(Fault::OtherMember {
+            given: member,
+            found: found.member,
+        });
+    }
+    Ok(())
+}
