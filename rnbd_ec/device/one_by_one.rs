@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Members of which one IO after the other is done: while an array is assembled, and by its
+//! upkeep.
+
+use block_ext::{
+    bdev::BlockDevice,
+    blocking::Blocking,
+    Flags, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    pages::PageBlock,
+    xor::xor_into, //
+};
+use seglog::{
+    devices::Devices,
+    layout::{
+        COLUMN_BYTES_MAX,
+        SLOT_BYTES, //
+    },
+    members::MEMBERS,
+    superblock::SUPERBLOCK_BYTES, //
+};
+
+/// The bytes that are read at once where few are asked for: heads are looked for unit by unit.
+const AHEAD_BYTES: usize = 64 << 10;
+/// Reads of at most this much look ahead.
+const SHORT_BYTES: usize = SLOT_BYTES as usize;
+
+/// The error of a member, as pure code prints it.
+#[derive(Clone, Copy)]
+pub(super) struct Failed(pub(super) Error);
+
+impl core::fmt::Display for Failed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "error {}", self.0.to_errno())
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        failed.0
+    }
+}
+
+/// Bytes that were read ahead.
+struct Ahead {
+    bytes: KVVec<u8>,
+    /// Byte of the member at which it begins; `None` if there is nothing.
+    at: Option<u64>,
+    /// Byte at which something begins that cannot be read as a whole: each of its parts would have
+    /// the device try for seconds again.
+    unreadable: Option<u64>,
+}
+
+impl Ahead {
+    fn forget(&mut self) {
+        (self.at, self.unreadable) = (None, None);
+    }
+
+    fn get(&self, at: u64, len: usize) -> Option<&[u8]> {
+        let skipped = usize::try_from(at.checked_sub(self.at?)?).ok()?;
+        self.bytes.get(skipped..skipped.checked_add(len)?)
+    }
+}
+
+/// A member.
+pub(super) struct Member {
+    device: Blocking,
+    ahead: Ahead,
+}
+
+/// The members that are there.
+pub(super) struct OneByOne {
+    members: [Option<Member>; MEMBERS],
+    /// A superblock and what fills its slot.
+    slot: KVec<u8>,
+    timeout_ms: u32,
+}
+
+impl OneByOne {
+    /// Takes the devices of the members that are there, each of whose IOs ends in `timeout_ms`
+    /// milliseconds. Sleeps.
+    pub(super) fn new(
+        devices: &[Option<Arc<BlockDevice>>; MEMBERS],
+        timeout_ms: u32,
+    ) -> Result<Self> {
+        let mut this = Self {
+            members: [None, None, None],
+            slot: KVec::from_elem(0, SLOT_BYTES as usize, GFP_KERNEL)?,
+            timeout_ms,
+        };
+        for (member, device) in devices.iter().enumerate() {
+            if let Some(device) = device {
+                this.set(member, device.clone())?;
+            }
+        }
+        Ok(this)
+    }
+
+    /// Sets the device of a member; returns the one before, for [`Self::put_back`]. Sleeps.
+    pub(super) fn set(
+        &mut self,
+        member: usize,
+        device: Arc<BlockDevice>,
+    ) -> Result<Option<Member>> {
+        let order = PageBlock::order_for(COLUMN_BYTES_MAX);
+        let new = Member {
+            device: Blocking::new(device, order, (), Some(self.timeout_ms))?,
+            ahead: Ahead {
+                bytes: KVVec::from_elem(0, AHEAD_BYTES, GFP_KERNEL)?,
+                at: None,
+                unreadable: None,
+            },
+        };
+        let place = self.members.get_mut(member).ok_or(EINVAL)?;
+        Ok(place.replace(new))
+    }
+
+    /// Gives a member the device that it had before.
+    pub(super) fn put_back(&mut self, member: usize, before: Option<Member>) {
+        if let Some(place) = self.members.get_mut(member) {
+            *place = before;
+        }
+    }
+
+    /// Drops what was read ahead, which may have changed.
+    pub(super) fn forget(&mut self) {
+        for member in self.members.iter_mut().flatten() {
+            member.ahead.forget();
+        }
+    }
+
+    fn get(&mut self, member: usize) -> Result<&mut Member> {
+        let member = self.members.get_mut(member).and_then(Option::as_mut);
+        member.ok_or(ENODEV)
+    }
+}
+
+impl Member {
+    /// Reads through what was read ahead; `None` if that cannot be.
+    fn read_ahead(&mut self, at: u64, to: &mut [u8]) -> Option<()> {
+        if to.len() > SHORT_BYTES {
+            return None;
+        }
+        if self.ahead.get(at, to.len()).is_none() {
+            let chunk = AHEAD_BYTES as u64;
+            let start = at.checked_div(chunk)?.checked_mul(chunk)?;
+            if self.ahead.unreadable == Some(start) {
+                return None;
+            }
+            (self.ahead.at, self.ahead.unreadable) = (None, Some(start));
+            self.device.read(start, &mut self.ahead.bytes).ok()?;
+            (self.ahead.at, self.ahead.unreadable) = (Some(start), None);
+        }
+        to.copy_from_slice(self.ahead.get(at, to.len())?);
+        Some(())
+    }
+}
+
+impl Devices for OneByOne {
+    type Error = Failed;
+
+    fn bytes(&self, member: usize) -> u64 {
+        let member = self.members.get(member).and_then(Option::as_ref);
+        member.map_or(0, |member| {
+            let sectors = member.device.device().capacity_sectors();
+            sectors.saturating_mul(block_ext::SECTOR_BYTES.into())
+        })
+    }
+
+    fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Failed> {
+        let member = self.get(member)?;
+        match member.read_ahead(at, to) {
+            Some(()) => Ok(()),
+            None => Ok(member.device.read(at, to)?),
+        }
+    }
+
+    fn write(&mut self, member: usize, at: u64, from: &[u8], fua: bool) -> Result<(), Failed> {
+        let is_superblock = from.len() == SUPERBLOCK_BYTES;
+        if is_superblock {
+            // Its slot is as long as the longest block of a member.
+            let to = self.slot.get_mut(..SUPERBLOCK_BYTES).ok_or(EINVAL)?;
+            to.copy_from_slice(from);
+        }
+        let Self { members, slot, .. } = self;
+        let member = members.get_mut(member).and_then(Option::as_mut);
+        let member = member.ok_or(ENODEV)?;
+        member.ahead.forget();
+        let from = if is_superblock { slot } else { from };
+        let flags = if fua { Flags::FUA } else { Flags::NONE };
+        Ok(member.device.write(at, from, flags)?)
+    }
+
+    fn flush(&mut self, member: usize) -> Result<(), Failed> {
+        Ok(self.get(member)?.device.flush()?)
+    }
+
+    fn xor_into(&self, to: &mut [u8], from: &[u8]) {
+        xor_into(to, from);
+    }
+}
