@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What users write, and the sizes that follow from it.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod commands;
+mod gathering;
+mod news;
+mod packings;
+mod progress;
+mod repairs;
+mod sizes;

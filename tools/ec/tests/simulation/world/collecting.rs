@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Collecting, with other events between its steps.
+
+use std::{
+    cell::Cell,
+    ops::Range, //
+};
+
+use rnbd_ec::proto::{
+    array::{
+        Need,
+        Repair, //
+    },
+    codec::Codec,
+    collector::{
+        is_gain,
+        run_of,
+        runs,
+        Loaded,
+        Stage,
+        Staged,
+        Victim, //
+    },
+};
+use seglog::{
+    collect::Purpose,
+    devices::Devices,
+    layout::COLUMN_BYTES_MAX,
+    log::Wait,
+    record::Record, //
+};
+
+use super::{
+    assembling::OneByOne,
+    content,
+    Crc,
+    Life, //
+};
+use crate::member::SECTOR;
+
+/// Returns the records that are written instead of one of which some blocks are not live.
+fn rewritten(record: &Record, payload: &[u8]) -> Vec<(Record, Vec<u8>)> {
+    let codec = Codec::from_number(record.codec).unwrap();
+    let blocks = content::decode(codec, payload, record.count);
+    let make = |run: Range<u32>| {
+        let live = &blocks[run.start as usize..run.end as usize];
+        let payload = content::encode(Some(codec), live, 8);
+        let of_payload = (record.codec, payload.len() as u16);
+        (run_of(record, &run, of_payload), payload)
+    };
+    let parts: Vec<_> = runs(record).map(make).collect();
+    let bytes = parts.iter().map(|(record, _)| record.bytes()).sum();
+    if record.skipped != 0 && is_gain(record, bytes) {
+        parts
+    } else {
+        vec![(*record, payload.to_vec())]
+    }
+}
+
+/// A segment that is collected.
+pub(crate) struct Collecting {
+    pub(super) victim: Victim,
+    payloads: Vec<u8>,
+    records: Vec<Option<Staged>>,
+    loaded: Loaded,
+    /// The first record that was not moved.
+    next: usize,
+}
+
+impl Collecting {
+    fn new(victim: Victim) -> Self {
+        Self {
+            victim,
+            payloads: vec![0; 2 * COLUMN_BYTES_MAX],
+            records: vec![None; 8192],
+            loaded: Loaded::default(),
+            next: 0,
+        }
+    }
+}
+
+/// The members, whose reads are counted.
+struct Counted<'a>(OneByOne<'a>, &'a Cell<u32>);
+
+impl Devices for Counted<'_> {
+    type Error = &'static str;
+
+    fn bytes(&self, member: usize) -> u64 {
+        self.0.bytes(member)
+    }
+
+    fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), &'static str> {
+        self.1.set(self.1.get() + 1);
+        self.0.read(member, at, to)
+    }
+
+    fn write(&mut self, _: usize, _: u64, _: &[u8], _: bool) -> Result<(), &'static str> {
+        Err("a collector writes nothing by itself")
+    }
+
+    fn flush(&mut self, _: usize) -> Result<(), &'static str> {
+        Err("a collector flushes nothing by itself")
+    }
+}
+
+impl Life {
+    /// A segment is collected that has bad sectors, and the array is stopped after any number of
+    /// reads: none follows.
+    pub(crate) fn run_with_a_stop(mut self) {
+        self.fill();
+        let layout = *self.array.layout();
+        assert_eq!(self.repair(0, 0), Repair::Begun);
+        let victim = self.act(|array, acting| array.begin_collecting(acting));
+        let mut collecting = Collecting::new(victim.unwrap());
+        let at = layout.segment(collecting.victim.segment());
+        for sector in (0..layout.segment_bytes()).step_by(SECTOR) {
+            // Each other unit of one member, and some of another one.
+            let unit = sector / layout.unit_bytes() as u64;
+            if unit % 2 == 1 {
+                self.members[1].spoil(at + sector);
+            }
+            if unit % 8 == 3 {
+                self.members[2].spoil(at + sector);
+            }
+        }
+        let reads = Cell::new(0);
+        let whole = self.load_until(&mut collecting, &reads, u32::MAX);
+        let all = reads.replace(0);
+        assert!(!whole.is_stopped && whole.lost_columns > 0 && all > 100);
+        for stop_at in (0..all).step_by(7) {
+            collecting.victim = victim.unwrap();
+            let loaded = self.load_until(&mut collecting, &reads, stop_at);
+            let found = (loaded.is_stopped, reads.replace(0));
+            assert_eq!(found, (true, stop_at), "{}", self.label());
+        }
+    }
+
+    fn load_until(&mut self, of: &mut Collecting, reads: &Cell<u32>, stop_at: u32) -> Loaded {
+        let (mut column, mut other) = (vec![0; COLUMN_BYTES_MAX], vec![0; COLUMN_BYTES_MAX]);
+        let mut stage = Stage {
+            column: &mut column,
+            other: &mut other,
+            payloads: &mut of.payloads,
+            records: &mut of.records,
+        };
+        let (layout, tag) = (*self.array.layout(), self.array.tag());
+        let mut devices = Counted(OneByOne(&mut self.members), reads);
+        let devices = (&mut devices, || reads.get() >= stop_at);
+        of.victim.load(devices, &mut stage, (&layout, tag), &Crc)
+    }
+
+    /// Goes on with collecting, if it is needed.
+    pub(crate) fn collect(&mut self) {
+        let Some(mut collecting) = self.collecting.take() else {
+            let is_blocked = !self.waiting.is_empty();
+            if matches!(self.array.need(is_blocked), Need::Collect | Need::Refuse) {
+                let victim = self.act(|array, acting| array.begin_collecting(acting));
+                self.collecting = victim.map(Collecting::new);
+            }
+            return;
+        };
+        if collecting.next < collecting.loaded.records {
+            self.move_some(&mut collecting);
+        } else if collecting.loaded.is_complete {
+            self.array.end_collecting(&collecting.victim);
+            return;
+        } else {
+            self.load(&mut collecting);
+        }
+        self.collecting = Some(collecting);
+    }
+
+    fn load(&mut self, collecting: &mut Collecting) {
+        collecting.loaded = self.load_until(collecting, &Cell::new(0), u32::MAX);
+        collecting.next = 0;
+    }
+
+    /// Moves what is live of the records that were read.
+    fn move_some(&mut self, collecting: &mut Collecting) {
+        let mut next = collecting.next;
+        let begun = self.put((Purpose::Collect, false), |life, packing| {
+            let with = (*life.array.layout(), life.array.next_sequence());
+            while next < collecting.loaded.records {
+                let staged = collecting.records[next].unwrap();
+                if let Some(record) = staged.live(&life.array) {
+                    let payload = &collecting.payloads[staged.payload()];
+                    let parts = rewritten(&record, payload);
+                    let before = *packing;
+                    let rooms: Option<Vec<_>> = parts
+                        .iter()
+                        .map(|(record, _)| life.array.add(packing, record))
+                        .collect();
+                    let Some(rooms) = rooms else {
+                        *packing = before;
+                        break;
+                    };
+                    for ((record, payload), room) in parts.iter().zip(rooms) {
+                        life.columns
+                            .write(room, (record, payload), (&with.0, with.1), &Crc)
+                            .unwrap();
+                    }
+                }
+                next += 1;
+            }
+        });
+        match begun {
+            Ok(_) => collecting.next = next,
+            Err(Wait::Segment) => {
+                self.act(|array, acting| array.free_empty(true, acting));
+            }
+            Err(_) => {}
+        }
+    }
+}
