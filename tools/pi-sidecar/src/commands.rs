@@ -282,7 +282,7 @@ fn report(outcome: &Outcome, out: &mut impl Write) -> Result<()> {
         unreadable,
         missing,
         slots,
-        homes,
+        pi_blocks,
     } = outcome;
     writeln!(
         out,
@@ -296,10 +296,10 @@ fn report(outcome: &Outcome, out: &mut impl Write) -> Result<()> {
              flushed, and are errors until they are written again"
         )?;
     }
-    if (*slots, *homes) != (0, 0) {
+    if (*slots, *pi_blocks) != (0, 0) {
         writeln!(
             out,
-            "written anew as they cannot be read: {slots} blocks of the journal, {homes} of tuples"
+            "written anew as they cannot be read: {slots} blocks of the journal, {pi_blocks} of tuples"
         )?;
     }
     Ok(())

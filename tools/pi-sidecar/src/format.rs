@@ -156,16 +156,16 @@ fn make_blank<C: Checksum>(
 }
 
 /// Writes the PI blocks of groups whose blocks were never written.
-fn write_homes<C: Checksum>(
+fn write_back<C: Checksum>(
     volume: &Volume<C>,
     device: &mut impl Device,
     blank: Blank,
 ) -> io::Result<()> {
-    let mut home: Block = [0; BLOCK_BYTES];
+    let mut pi_block: Block = [0; BLOCK_BYTES];
     for number in 0..volume.layout().groups() {
-        group::format(&mut home, number, volume.seal(), blank);
-        if let Some(at) = volume.layout().home(number) {
-            device.write(at, &home, false)?;
+        group::format(&mut pi_block, number, volume.seal(), blank);
+        if let Some(at) = volume.layout().pi_block(number) {
+            device.write(at, &pi_block, false)?;
         }
     }
     device.flush()
@@ -206,7 +206,7 @@ pub fn format<C: Checksum>(
         device.write(slot, &[0; BLOCK_BYTES], false)?;
     }
     let blank = make_blank(&volume, device, zeroing)?;
-    write_homes(&volume, device, blank)?;
+    write_back(&volume, device, blank)?;
     volume.write_mark(device, Head::of_mark(1, layout.device_blocks()))?;
     volume.save_to(device, layout.copy())?;
     volume.save_to(device, SUPERBLOCK)?;

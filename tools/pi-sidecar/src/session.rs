@@ -74,22 +74,22 @@ impl fmt::Display for Failure {
 impl Error for Failure {}
 
 struct Pages {
-    homes: Vec<Block>,
+    pi_blocks: Vec<Block>,
     tuples: Vec<Tuple>,
 }
 
 impl Memory for Pages {
-    fn home(&self, slot: usize) -> &Block {
+    fn pi_block(&self, slot: usize) -> &Block {
         const ZERO: &Block = &[0; BLOCK_BYTES];
-        self.homes.get(slot).unwrap_or(ZERO)
+        self.pi_blocks.get(slot).unwrap_or(ZERO)
     }
 
-    fn home_mut(&mut self, slot: usize) -> &mut Block {
-        if slot >= self.homes.len() {
-            self.homes.resize(slot + 1, [0; BLOCK_BYTES]);
+    fn pi_block_mut(&mut self, slot: usize) -> &mut Block {
+        if slot >= self.pi_blocks.len() {
+            self.pi_blocks.resize(slot + 1, [0; BLOCK_BYTES]);
         }
         #[expect(clippy::indexing_slicing, reason = "it was made as long just now")]
-        &mut self.homes[slot]
+        &mut self.pi_blocks[slot]
     }
 
     fn tuple(&self, _ticket: Ticket, offset: u16) -> Tuple {
@@ -121,7 +121,7 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
             store: Box::new(ArrayStore::in_arrays(*volume.seal(), ring, true)),
             volume,
             pages: Pages {
-                homes: vec![[0; BLOCK_BYTES]; SLOTS],
+                pi_blocks: vec![[0; BLOCK_BYTES]; SLOTS],
                 tuples: Vec::new(),
             },
             error: None,
@@ -167,7 +167,7 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
         self.request(Kind::Flush, 0, &mut [])
     }
 
-    /// Writes all tuples home, empties the journal and closes the device.
+    /// Writes all tuples back, empties the journal and closes the device.
     ///
     /// # Errors
     ///
@@ -208,11 +208,11 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
         data: &mut [Block],
     ) -> Option<Failure> {
         match action {
-            Action::ReadHome { slot, group } => {
-                let at = self.volume.layout().home(group).unwrap_or(u64::MAX);
-                let result = self.device.read(at, self.pages.home_mut(slot));
+            Action::ReadPiBlock { slot, group } => {
+                let at = self.volume.layout().pi_block(group).unwrap_or(u64::MAX);
+                let result = self.device.read(at, self.pages.pi_block_mut(slot));
                 let is_ok = self.note(result);
-                self.store.home_read(slot, is_ok);
+                self.store.pi_block_read(slot, is_ok);
             }
             Action::WriteRecord { head, fua } => {
                 let mut block = [0; BLOCK_BYTES];
@@ -224,13 +224,13 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
                 self.store.record_written(is_ok);
             }
             // The unit is a block, so the part is all of it.
-            Action::WriteHome {
+            Action::WriteBack {
                 slot, group, fua, ..
             } => {
-                let at = self.volume.layout().home(group).unwrap_or(u64::MAX);
-                let result = self.device.write(at, self.pages.home(slot), fua);
+                let at = self.volume.layout().pi_block(group).unwrap_or(u64::MAX);
+                let result = self.device.write(at, self.pages.pi_block(slot), fua);
                 let is_ok = self.note(result);
-                self.store.home_written(slot, is_ok);
+                self.store.written_back(slot, is_ok);
             }
             Action::Flush => {
                 let result = self.device.flush();

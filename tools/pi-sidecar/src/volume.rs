@@ -59,7 +59,7 @@ pub enum Bad {
     /// A data block; `None`: it cannot be read.
     Data(u64, Option<Verdict>),
     /// A PI block, which cannot be read.
-    Home {
+    PiBlock {
         /// The block of the device.
         at: u64,
         /// The first of the data blocks whose tuples it has.
@@ -72,7 +72,7 @@ impl fmt::Display for Bad {
         match self {
             Self::Data(block, Some(verdict)) => write!(f, "data block {block}: {verdict}"),
             Self::Data(block, None) => write!(f, "data block {block}: it cannot be read"),
-            Self::Home { at, first } => write!(
+            Self::PiBlock { at, first } => write!(
                 f,
                 "block {at} of the device, which has the tuples of data blocks {first} to {}, \
                  cannot be read: `pi-sidecar fsck --repair` writes it anew",
@@ -289,7 +289,7 @@ impl<C: Checksum> Volume<C> {
         let scratch = Scratch {
             ring: &mut ring,
             list: &mut list,
-            home: &mut [0; BLOCK_BYTES],
+            pi_block: &mut [0; BLOCK_BYTES],
             data: &mut [0; BLOCK_BYTES],
         };
         let mut device = Shared(device);
@@ -304,12 +304,12 @@ impl<C: Checksum> Volume<C> {
     /// Reads and checks every data block; `report` gets what cannot be read, or is not right.
     pub fn scrub(&self, device: &mut impl Device, mut report: impl FnMut(Bad)) -> Scrub {
         let mut scrub = Scrub::default();
-        let mut home: Block = [0; BLOCK_BYTES];
-        let zeroes = self.crc.crc64(&home);
+        let mut pi_block: Block = [0; BLOCK_BYTES];
+        let zeroes = self.crc.crc64(&pi_block);
         while let Some(group) = scrub.group(self.layout()) {
-            let at = self.layout().home(group).unwrap_or(u64::MAX);
-            if device.read(at, &mut home).is_err() {
-                report(Bad::Home {
+            let at = self.layout().pi_block(group).unwrap_or(u64::MAX);
+            if device.read(at, &mut pi_block).is_err() {
+                report(Bad::PiBlock {
                     at,
                     first: group::block_at(group, 0),
                 });
@@ -317,7 +317,7 @@ impl<C: Checksum> Volume<C> {
                 continue;
             }
             let crc = |block| self.crc_of(device, block);
-            scrub.check(&home, &self.seal, zeroes, crc, |block, verdict| {
+            scrub.check(&pi_block, &self.seal, zeroes, crc, |block, verdict| {
                 report(Bad::Data(block, verdict));
             });
         }
@@ -330,19 +330,19 @@ impl<C: Checksum> Volume<C> {
     /// # Errors
     ///
     /// Returns the device's error for a write.
-    pub fn mend_homes(&self, device: &mut impl Device, tuples: NewTuples) -> io::Result<u64> {
+    pub fn mend_pi_blocks(&self, device: &mut impl Device, tuples: NewTuples) -> io::Result<u64> {
         let mut mended = 0u64;
-        let mut home: Block = [0; BLOCK_BYTES];
+        let mut pi_block: Block = [0; BLOCK_BYTES];
         for group in 0..self.layout().groups() {
-            let at = self.layout().home(group).unwrap_or(u64::MAX);
-            if device.read(at, &mut home).is_ok() {
+            let at = self.layout().pi_block(group).unwrap_or(u64::MAX);
+            if device.read(at, &mut pi_block).is_ok() {
                 continue;
             }
-            group::rebuild(&mut home, group, &self.seal, |block| match tuples {
+            group::rebuild(&mut pi_block, group, &self.seal, |block| match tuples {
                 NewTuples::Lost => None,
                 NewTuples::OfData => self.crc_of(device, block),
             });
-            device.write(at, &home, false)?;
+            device.write(at, &pi_block, false)?;
             mended = mended.saturating_add(1);
         }
         if mended != 0 {

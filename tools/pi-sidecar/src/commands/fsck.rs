@@ -84,7 +84,7 @@ pub(super) fn fsck(args: &Args, out: &mut impl Write) -> Result<bool> {
         OnDamage::Refuse
     };
     let mended = if args.repair {
-        mend_homes(&volume, &mut device, args, out).with_context(path)?
+        mend_pi_blocks(&volume, &mut device, args, out).with_context(path)?
     } else {
         0
     };
@@ -114,7 +114,7 @@ fn restore(device: &mut FileDevice, out: &mut impl Write) -> Result<Volume<Crc64
 }
 
 /// Writes PI blocks anew that cannot be read; returns how many.
-fn mend_homes(
+fn mend_pi_blocks(
     volume: &Volume<Crc64Nvme>,
     device: &mut FileDevice,
     args: &Args,
@@ -131,7 +131,7 @@ fn mend_homes(
             "their data blocks are lost until they are written again",
         )
     };
-    let mended = volume.mend_homes(device, tuples)?;
+    let mended = volume.mend_pi_blocks(device, tuples)?;
     if mended != 0 {
         writeln!(
             out,

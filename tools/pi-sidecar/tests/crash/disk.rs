@@ -82,13 +82,13 @@ impl Write {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Record,
-    Home,
+    PiBlock,
     Other,
 }
 
 /// The bytes at which a write of a PI block can be torn: the borders of the sectors that have
 /// tuples here.
-const HOME_BORDERS: &[usize] = &[512, 1024, 3584];
+const PI_BLOCK_BORDERS: &[usize] = &[512, 1024, 3584];
 
 /// The bytes at which a write of other blocks can be torn.
 #[derive(Clone, Copy)]
@@ -121,16 +121,16 @@ impl Shape {
     /// `others`: blocks beside journal, PI blocks and data.
     pub(crate) fn new(layout: Layout, data: &[u64], others: &[u64], borders: Borders<'_>) -> Self {
         let journal = (0..u64::from(layout.slots())).map(|slot| layout.record(slot));
-        let homes = (0..layout.groups()).map(|group| layout.home(group).unwrap());
+        let pi_blocks = (0..layout.groups()).map(|group| layout.pi_block(group).unwrap());
         let data = data.iter().map(|block| layout.data(*block).unwrap().0);
         let others = others.iter().copied();
-        let blocks = journal.chain(homes).chain(data).chain(others).collect();
+        let blocks = journal.chain(pi_blocks).chain(data).chain(others).collect();
         Self {
             layout,
             blocks,
             parts: [
                 parts(borders.records),
-                parts(HOME_BORDERS),
+                parts(PI_BLOCK_BORDERS),
                 parts(borders.others),
             ],
             contents: Vec::new(),
@@ -155,15 +155,15 @@ impl Shape {
     /// How many blocks there are of each kind.
     fn counts(&self) -> [usize; 3] {
         let records = self.layout.slots() as usize;
-        let homes = self.layout.groups() as usize;
-        [records, homes, self.places() - records - homes]
+        let pi_blocks = self.layout.groups() as usize;
+        [records, pi_blocks, self.places() - records - pi_blocks]
     }
 
     pub(crate) fn kind(&self, place: usize) -> Kind {
-        let [records, homes, _] = self.counts();
+        let [records, pi_blocks, _] = self.counts();
         match place {
             _ if place < records => Kind::Record,
-            _ if place < records + homes => Kind::Home,
+            _ if place < records + pi_blocks => Kind::PiBlock,
             _ => Kind::Other,
         }
     }

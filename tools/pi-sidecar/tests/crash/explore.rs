@@ -184,7 +184,7 @@ impl<'a> Search<'a> {
             Fault::Failed
             | Fault::FailedUnseen { .. }
             | Fault::Refused { .. }
-            | Fault::NoHome { .. } => return,
+            | Fault::NoPiBlock { .. } => return,
             Fault::LateMark => {
                 allowed.may_be_refused = true;
                 let mut ops = self.setting.changes(block);
@@ -207,8 +207,9 @@ impl<'a> Search<'a> {
                     record != 0 && record % slots == place as u64
                 });
             }
-            Kind::Home => {
-                allowed.may_err = layout.home(group).map(|at| self.shape.place(at)) == Some(place);
+            Kind::PiBlock => {
+                allowed.may_err =
+                    layout.pi_block(group).map(|at| self.shape.place(at)) == Some(place);
             }
             Kind::Other => {
                 let at = layout.data(block).map(|(at, _)| self.shape.place(at));

@@ -43,12 +43,12 @@ enum Mistake {
     RecordWithoutFua,
     /// The data do not wait for the record.
     DataBeforeRecord,
-    /// Tuples are in memory, and may go home, before their record is durable.
-    HomeBeforeRecord,
+    /// Tuples are in memory, and may be written back, before their record is durable.
+    PiBlockBeforeRecord,
     /// Records say that all before them are settled.
     TailTooNew,
     /// A replay does not flush before it writes the mark.
-    MarkBeforeHomes,
+    MarkBeforePiBlocks,
     /// The device does not flush before the superblock of a growth.
     GrowthFlushLeftOut,
     /// The superblock of a growth, and its copy, are not written with FUA.

@@ -127,7 +127,7 @@ impl Device for Replayed<'_> {
     fn flush(&mut self) -> io::Result<()> {
         self.flushes += 1;
         match (self.flushes, self.setting.mistake) {
-            (2, Mistake::MarkBeforeHomes) => {}
+            (2, Mistake::MarkBeforePiBlocks) => {}
             _ => self.settle(),
         }
         Ok(())
@@ -246,16 +246,16 @@ pub(crate) fn version(block: &Block) -> u32 {
 
 fn see(device: &mut Replayed<'_>, volume: &Volume<Fast>, block: u64) -> Seen {
     let (group, index) = group::place(block);
-    let Some(at) = volume.layout().home(group) else {
+    let Some(at) = volume.layout().pi_block(group) else {
         return Seen::Absent;
     };
-    let mut home = [0; BLOCK_BYTES];
-    device.read(at, &mut home).unwrap();
+    let mut pi_block = [0; BLOCK_BYTES];
+    device.read(at, &mut pi_block).unwrap();
     let mut data = [0; BLOCK_BYTES];
     device
         .read(volume.layout().data(block).unwrap().0, &mut data)
         .unwrap();
-    let tuple = group::tuple(&home, index);
+    let tuple = group::tuple(&pi_block, index);
     match volume.seal().check(&tuple, block, Fast::RIGHT.crc64(&data)) {
         // Those with which the device was formatted.
         Verdict::Good if data == [0; BLOCK_BYTES] => Seen::Zeroes,

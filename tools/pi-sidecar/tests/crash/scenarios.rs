@@ -381,14 +381,14 @@ fn mistakes_are_found() {
             Mistake::FlushLeftOut,
             Mistake::RecordWithoutFua,
             Mistake::DataBeforeRecord,
-            Mistake::HomeBeforeRecord,
+            Mistake::PiBlockBeforeRecord,
             Mistake::TailTooNew,
-            Mistake::MarkBeforeHomes,
+            Mistake::MarkBeforePiBlocks,
             Mistake::LastSectorLeftOut,
         ] {
-            // Of a PI block the sectors that have changed go home, so its blocks share one.
+            // Of a PI block the sectors that have changed are written back: its blocks share one.
             let is_found = match mistake {
-                Mistake::HomeBeforeRecord => finds(records, mistake, &near, &[A, A + 1]),
+                Mistake::PiBlockBeforeRecord => finds(records, mistake, &near, &[A, A + 1]),
                 _ => finds(records, mistake, &two, &[A, B]),
             };
             assert!(is_found, "{mistake:?} is not found, {records:?}");

@@ -79,7 +79,7 @@ pub(crate) enum Progress {
 enum Purpose {
     Record,
     Data(Ticket),
-    Home(usize),
+    PiBlock(usize),
     /// A step of the growth.
     Growth,
     /// Ends without anyone who waits.
@@ -129,7 +129,7 @@ pub(crate) enum Event {
     FuaFails(usize, Loss),
     WriteIsLost(usize),
     FlushFails(Loss),
-    NoHome,
+    NoPiBlock,
     IsRefused,
     MarkComes,
     BlockChanges(usize),
@@ -144,7 +144,7 @@ impl World {
         Self {
             store: ArrayStore::in_arrays(*setting.volume.seal(), ring, setting.is_volatile),
             pages: Pages {
-                homes: std::array::from_fn(|_| Rc::new([0; BLOCK_BYTES])),
+                pi_blocks: std::array::from_fn(|_| Rc::new([0; BLOCK_BYTES])),
                 tuples: vec![Vec::new(); REQUESTS],
             },
             medium,
@@ -212,7 +212,7 @@ impl World {
             Event::WriteIsLost(number) => world.write_is_lost(number),
             Event::FuaFails(number, loss) => world.fua_fails(number, loss),
             Event::FlushFails(loss) => world.flush_fails(loss),
-            Event::NoHome => world.fault = Some(Fault::NoHome { is_over: false }),
+            Event::NoPiBlock => world.fault = Some(Fault::NoPiBlock { is_over: false }),
             Event::IsRefused => world.fault = Some(Fault::Refused { is_over: false }),
             Event::MarkComes => world.mark_comes(setting, shape),
             Event::BlockChanges(place) => {
@@ -313,27 +313,27 @@ impl World {
         }
         let layout = self.layout;
         match action {
-            Action::ReadHome { slot, group } => {
-                let place = shape.place(layout.home(group).unwrap());
-                if self.fault == Some(Fault::NoHome { is_over: false }) {
-                    self.fault = Some(Fault::NoHome { is_over: true });
-                    return self.store.home_read(slot, false);
+            Action::ReadPiBlock { slot, group } => {
+                let place = shape.place(layout.pi_block(group).unwrap());
+                if self.fault == Some(Fault::NoPiBlock { is_over: false }) {
+                    self.fault = Some(Fault::NoPiBlock { is_over: true });
+                    return self.store.pi_block_read(slot, false);
                 }
                 let parts = visible(shape, &self.medium, &self.writes, place);
-                shape.join(place, &parts, self.pages.home_mut(slot));
-                self.store.home_read(slot, true);
+                shape.join(place, &parts, self.pages.pi_block_mut(slot));
+                self.store.pi_block_read(slot, true);
             }
             Action::WriteRecord { head, fua } => self.write_record(setting, shape, head, fua),
             Action::Data { ticket, fua } => self.start_data(setting, shape, ticket, fua),
             Action::ReadBack(ticket) => self.read_back(setting, shape, ticket),
-            Action::WriteHome {
+            Action::WriteBack {
                 slot,
                 group,
                 part,
                 fua,
             } => {
-                let home = *self.pages.home(slot);
-                let at = layout.home(group).unwrap();
+                let pi_block = *self.pages.pi_block(slot);
+                let at = layout.pi_block(group).unwrap();
                 let mut bytes = part.bytes();
                 let is_whole = setting.volume.superblock().version == Version::One;
                 // All of it, if that was not begun when it was to be.
@@ -343,7 +343,13 @@ impl World {
                     bytes.end = (bytes.start + 512).min(bytes.end);
                 }
                 let start = bytes.start;
-                self.put_from(shape, (at, start), &home[bytes], fua, Purpose::Home(slot));
+                self.put_from(
+                    shape,
+                    (at, start),
+                    &pi_block[bytes],
+                    fua,
+                    Purpose::PiBlock(slot),
+                );
             }
             Action::Flush => {
                 let settles = setting.mistake != Mistake::FlushLeftOut;
@@ -434,7 +440,7 @@ impl World {
                     self.store.data_done(ticket, is_ok, &mut self.pages);
                 }
             }
-            Purpose::Home(slot) => self.store.home_written(slot, is_ok),
+            Purpose::PiBlock(slot) => self.store.written_back(slot, is_ok),
             Purpose::Growth => {
                 let rest = self.writes.iter().zip(&self.purposes);
                 let mut rest = rest.filter(|(write, _)| !write.is_done);

@@ -6,6 +6,7 @@
 
 mod in_use;
 mod manual;
+mod manual_page;
 mod repair;
 mod zeroes;
 
@@ -40,7 +41,7 @@ use proto::sidecar::{
 const BLOCKS: u64 = 256 + 2 * 257 + 1;
 /// Where data block 0 and its tuple are.
 const DATA: u64 = 256;
-const HOMES: u64 = 256 + 512;
+const PI_BLOCKS: u64 = 256 + 512;
 
 struct Folder(PathBuf);
 
@@ -160,7 +161,7 @@ fn what_is_imported_is_exported() {
 fn a_flipped_bit_is_found_and_its_neighbours_are_good() {
     for (name, offset) in [
         ("data", DATA * 4096 + 4096 * 7 + 99),
-        ("tuple", HOMES * 4096 + 7 * 16),
+        ("tuple", PI_BLOCKS * 4096 + 7 * 16),
     ] {
         let folder = Folder::new(name);
         let device = filled(&folder, "device");
@@ -196,7 +197,7 @@ fn blocks_of_another_place_or_device_are_found() {
     refused(&["scrub"], &[&one], "data block 4: its data do not fit");
     // The same blocks with all their tuples, of a device with the same content.
     copy(&two, DATA + 4, &one, DATA + 4);
-    copy(&two, HOMES, &one, HOMES);
+    copy(&two, PI_BLOCKS, &one, PI_BLOCKS);
     let (_, lines) = run(&["scrub"], &[&one]);
     assert!(lines.contains("256 foreign"), "{lines}");
     assert!(lines.contains("44 good"), "{lines}");
@@ -237,7 +238,7 @@ fn lost_writes_and_torn_blocks_are_found() {
     for block in 22..29 {
         copy(&before, DATA + block, &device, DATA + block);
     }
-    copy(&before, HOMES, &device, HOMES);
+    copy(&before, PI_BLOCKS, &device, PI_BLOCKS);
     done(&["scrub"], &[&device]);
 }
 

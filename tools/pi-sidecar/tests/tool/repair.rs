@@ -39,7 +39,7 @@ use super::{
     Folder,
     BLOCKS,
     DATA,
-    HOMES, //
+    PI_BLOCKS, //
 };
 
 #[test]
@@ -109,17 +109,17 @@ fn a_block_of_tuples_that_cannot_be_read_is_written_anew() {
         let device = filled(&folder, "device");
         let mut device = BadBlocks {
             device: FileDevice::open(&device, true).unwrap(),
-            bad: vec![HOMES, DATA + 3],
+            bad: vec![PI_BLOCKS, DATA + 3],
         };
         let volume = Volume::load(&mut device, Crc64Nvme).unwrap();
         // The scrub names it, and goes on behind it.
         let mut bad = Vec::new();
         let found = volume.scrub(&mut device, |it| bad.push(it)).found;
-        let home = Bad::Home {
-            at: HOMES,
+        let pi_block = Bad::PiBlock {
+            at: PI_BLOCKS,
             first: 0,
         };
-        assert_eq!(bad, [home]);
+        assert_eq!(bad, [pi_block]);
         assert_eq!((found.good, found.unreadable), (44, 256));
         // A write of one of its blocks fails, as a read does.
         let (mut session, _) = Session::open(&mut device, Crc64Nvme).unwrap();
@@ -127,8 +127,8 @@ fn a_block_of_tuples_that_cannot_be_read_is_written_anew() {
         assert!(session.read(7, &mut [[0; 4096]]).is_err());
         assert!(session.write(300, &mut [[1; 4096]]).is_ok());
         session.close().unwrap();
-        assert_eq!(volume.mend_homes(&mut device, tuples).unwrap(), 1);
-        assert_eq!(volume.mend_homes(&mut device, tuples).unwrap(), 0);
+        assert_eq!(volume.mend_pi_blocks(&mut device, tuples).unwrap(), 1);
+        assert_eq!(volume.mend_pi_blocks(&mut device, tuples).unwrap(), 0);
         // Of data that cannot be read no tuple is computed.
         device.bad.clear();
         let found = volume.scrub(&mut device, |_| {}).found;
@@ -146,19 +146,22 @@ fn a_block_of_tuples_that_cannot_be_read_is_written_anew() {
 }
 
 #[test]
-fn tuples_of_the_journal_survive_the_repair_of_their_home() {
+fn tuples_of_the_journal_survive_the_repair_of_their_pi_block() {
     let folder = Folder::new("repair-with-journal");
     let device = filled(&folder, "device");
     write_and_crash(&device, 5, &[2]);
     let mut device = BadBlocks {
         device: FileDevice::open(&device, true).unwrap(),
-        bad: vec![HOMES],
+        bad: vec![PI_BLOCKS],
     };
     let volume = Volume::load(&mut device, Crc64Nvme).unwrap();
     assert!(volume.replay(&mut device, OnDamage::Refuse).is_err());
-    assert_eq!(volume.mend_homes(&mut device, NewTuples::Lost).unwrap(), 1);
+    assert_eq!(
+        volume.mend_pi_blocks(&mut device, NewTuples::Lost).unwrap(),
+        1
+    );
     let (outcome, _) = volume.replay(&mut device, OnDamage::Accept).unwrap();
-    assert_eq!((outcome.newest, outcome.homes), (2, 0));
+    assert_eq!((outcome.newest, outcome.pi_blocks), (2, 0));
     let found = volume.scrub(&mut device, |_| {}).found;
     assert_eq!((found.good, found.lost), (44 + 2, 256 - 2));
 }

@@ -15,17 +15,17 @@ use super::SLOTS;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pages {
-    pub(super) homes: [Rc<Block>; SLOTS],
+    pub(super) pi_blocks: [Rc<Block>; SLOTS],
     pub(super) tuples: Vec<Vec<Tuple>>,
 }
 
 impl Memory for Pages {
-    fn home(&self, slot: usize) -> &Block {
-        &self.homes[slot]
+    fn pi_block(&self, slot: usize) -> &Block {
+        &self.pi_blocks[slot]
     }
 
-    fn home_mut(&mut self, slot: usize) -> &mut Block {
-        Rc::make_mut(&mut self.homes[slot])
+    fn pi_block_mut(&mut self, slot: usize) -> &mut Block {
+        Rc::make_mut(&mut self.pi_blocks[slot])
     }
 
     fn tuple(&self, ticket: Ticket, offset: u16) -> Tuple {

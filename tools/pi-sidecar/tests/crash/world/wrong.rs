@@ -78,7 +78,7 @@ pub(crate) enum Fault {
     /// As well, and what it has left is not read back at first, as the lease has ended.
     FailedUnseen { is_over: bool },
     /// The next reading of a PI block fails, or has failed.
-    NoHome { is_over: bool },
+    NoPiBlock { is_over: bool },
     /// The next IO of the store is not begun, or was not, as the lease has ended.
     Refused { is_over: bool },
     /// The superblock is that from before the growth, or will be.
@@ -116,7 +116,7 @@ impl World {
             return;
         }
         if self.progress.iter().all(|p| *p == Progress::Waiting) {
-            events.push(Event::NoHome);
+            events.push(Event::NoPiBlock);
         }
         events.extend((0..setting.places).map(Event::BlockChanges));
     }
@@ -133,10 +133,10 @@ impl World {
             return false;
         }
         match *action {
-            Action::ReadHome { slot, .. } => self.store.home_read(slot, false),
+            Action::ReadPiBlock { slot, .. } => self.store.pi_block_read(slot, false),
             Action::WriteRecord { .. } => self.store.record_refused(),
             Action::Data { ticket, .. } => self.store.data_refused(ticket, &mut self.pages),
-            Action::WriteHome { slot, .. } => self.store.home_refused(slot),
+            Action::WriteBack { slot, .. } => self.store.write_back_refused(slot),
             Action::Flush => self.store.flush_refused(),
             Action::ReadBack(ticket) => self.store.read_back_refused(ticket),
             Action::Answer { .. } => return false,
@@ -257,7 +257,7 @@ impl World {
             for offset in 0..blocks {
                 let (_, index) = proto::sidecar::group::place(first + u64::from(offset));
                 let tuple = self.pages.tuple(ticket, offset);
-                proto::sidecar::group::set_tuple(self.pages.home_mut(0), index, &tuple);
+                proto::sidecar::group::set_tuple(self.pages.pi_block_mut(0), index, &tuple);
             }
         }
     }
@@ -326,7 +326,7 @@ impl World {
         } else {
             self.put(shape, at, record, fua, Purpose::Record);
         }
-        if setting.mistake == Mistake::HomeBeforeRecord {
+        if setting.mistake == Mistake::PiBlockBeforeRecord {
             self.set_tuples(setting);
         }
     }
