@@ -29,6 +29,10 @@ pub struct Config {
     pub server_port: Option<String>,
     /// `shared_key_file`.
     pub key_file: Option<String>,
+    /// `local_user_map`: files with the names here of Gfarm's users.
+    pub user_maps: Vec<String>,
+    /// `local_group_map`.
+    pub group_maps: Vec<String>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
 }
@@ -78,6 +82,8 @@ impl Config {
                 }
                 "metadb_server_host" => keep(&mut self.server_host, first),
                 "metadb_server_port" => keep(&mut self.server_port, first),
+                "local_user_map" => self.user_maps.extend(first),
+                "local_group_map" => self.group_maps.extend(first),
                 "shared_key_file" => keep(&mut self.key_file, first),
                 _ => {}
             }
@@ -103,13 +109,13 @@ fn keep(kept: &mut Option<String>, found: Option<String>) {
     }
 }
 
-fn unreadable(path: &Path, why: &io::Error) -> Failure {
+pub(crate) fn unreadable(path: &Path, why: &io::Error) -> Failure {
     Failure::Usage(format!("{}: {why}", path.display()))
 }
 
 /// Splits a line into words: quotes keep spaces together, a backslash takes the next character as
 /// it is, and a word that starts with `#` ends the line.
-fn words_of(line: &str) -> Vec<String> {
+pub(crate) fn words_of(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

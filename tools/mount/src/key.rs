@@ -80,9 +80,9 @@ pub fn read_of_cache(path: &Path) -> Result<String, Failure> {
         path,
         "copy the one of another node, or make one for all nodes",
     )?;
-    match Key::parse(line.as_bytes()) {
-        Some(_) => Ok(line),
-        None => Err(refused(path, "the key is not 32 hexadecimal digits")),
+    match Key::empty().read(line.as_bytes()) {
+        true => Ok(line),
+        false => Err(refused(path, "the key is not 32 hexadecimal digits")),
     }
 }
 

@@ -18,6 +18,7 @@ pub mod config;
 pub mod failure;
 pub mod kernel;
 pub mod key;
+pub mod maps;
 pub mod options;
 pub mod plan;
 pub mod servers;

@@ -3,6 +3,7 @@
 //! `mount.gfarm`: see the library.
 
 use std::{
+    collections::HashMap,
     env,
     path::PathBuf,
     process::{
@@ -57,6 +58,7 @@ fn mount(line: &CommandLine) -> Result<(), Failure> {
             config_file: env::var_os("GFARM_CONFIG_FILE").map(PathBuf::from),
             home: env::var_os("HOME").map(PathBuf::from),
             home_of: &home_of,
+            ids_of: &ids_of,
             look_up: &servers::look_up,
             now_s: now.map_or(0, |now| now.as_secs()),
         },
@@ -73,13 +75,31 @@ fn mount(line: &CommandLine) -> Result<(), Failure> {
     kernel::carry_out(&plan)
 }
 
-/// Asks the system's databases of users, which need not be files.
+/// Asks a database of the system, which need not be a file; one line for each name that is known.
+fn entries(database: &str, names: &[String]) -> String {
+    let arguments = [database, "--"].map(str::to_owned);
+    let arguments = arguments.iter().chain(names);
+    let found = Command::new("getent").args(arguments).output();
+    found.map_or_else(
+        |_| String::new(),
+        |found| String::from_utf8_lossy(&found.stdout).into_owned(),
+    )
+}
+
 fn home_of(account: &str) -> Option<PathBuf> {
-    let found = Command::new("getent")
-        .args(["passwd", "--", account])
-        .output()
-        .ok()?;
-    let line = String::from_utf8(found.stdout).ok()?;
+    let line = entries("passwd", &[account.to_owned()]);
     let home = line.trim_end().split(':').nth(5)?;
     (!home.is_empty()).then(|| PathBuf::from(home))
+}
+
+fn ids_of(database: &str, names: &[String]) -> HashMap<String, u32> {
+    // Without a name it would tell of all.
+    if names.is_empty() {
+        return HashMap::new();
+    }
+    let id = |line: &str| {
+        let mut fields = line.split(':');
+        Some((fields.next()?.to_owned(), fields.nth(1)?.parse().ok()?))
+    };
+    entries(database, names).lines().filter_map(id).collect()
 }

@@ -3,9 +3,15 @@
 //! The options of a mount, sorted by who uses them: this program, the kernel's VFS, mount(8) (which
 //! has used them already), or the file system.
 
-use proto::gfarm::options::{
-    OptionError,
-    Options, //
+use proto::gfarm::{
+    id_map::{
+        Maps,
+        Text, //
+    },
+    options::{
+        OptionError,
+        Options, //
+    }, //
 };
 use rustix::mount::MountAttrFlags;
 
@@ -48,10 +54,44 @@ impl Sorted {
 }
 
 /// Options that mount(8) or an init system uses, without a value or with one.
-const OTHERS: [&str; 16] = [
-    "defaults", "auto", "noauto", "_netdev", "nofail", "owner", "group", "users", "nouser",
-    "nousers", "noowner", "nogroup", "rw", "ro", "async", "comment",
+const OTHERS: [&str; 17] = [
+    // What SELinux adds in /proc/mounts.
+    "seclabel", "defaults", "auto", "noauto", "_netdev", "nofail", "owner", "group", "users",
+    "nouser", "nousers", "noowner", "nogroup", "rw", "ro", "async", "comment",
 ];
+
+/// Options that the kernel's VFS or a security module takes, whatever the file system.
+const OF_VFS: [&str; 14] = [
+    "context",
+    "fscontext",
+    "defcontext",
+    "rootcontext",
+    "smackfsdef",
+    "smackfsfloor",
+    "smackfshat",
+    "smackfsroot",
+    "smackfstransmute",
+    "lazytime",
+    "nolazytime",
+    "sync",
+    "dirsync",
+    "mand",
+];
+
+/// A map that grows.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Text for Bytes {
+    fn get(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> bool {
+        self.0.extend(bytes);
+        true
+    }
+}
 
 /// The description under which the kernel finds the key of `cc_keyfile=`.
 pub const CACHE_KEY: &str = "gfarm:cache";
@@ -74,8 +114,8 @@ pub fn sort(text: &str, is_sloppy: bool) -> Result<Sorted, Failure> {
         config: None,
         skipped: Vec::new(),
     };
-    let mut checked = Options::default();
-    for part in text.split(',').filter(|part| !part.is_empty()) {
+    let (mut checked, mut maps) = (Options::default(), Maps::<Bytes>::default());
+    for part in parts(text) {
         let (name, value) = match part.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (part, None),
@@ -100,7 +140,11 @@ pub fn sort(text: &str, is_sloppy: bool) -> Result<Sorted, Failure> {
             // Without a value it is one of mount(8): any user may mount.
             ("user", None) => {}
             _ if is_of_others(name) => {}
-            _ => match checked.set(name.as_bytes(), value.map(str::as_bytes)) {
+            _ if OF_VFS.contains(&name) => sorted.words.push(Word {
+                name: name.to_owned(),
+                value: value.map(|value| value.trim_matches('"').to_owned()),
+            }),
+            _ => match check(&mut checked, &mut maps, name, value) {
                 Ok(()) => sorted.words.extend(words(name, value)),
                 Err(OptionError::Unknown(_)) if is_sloppy => sorted.skipped.push(name.to_owned()),
                 Err(why) => return Err(Failure::Usage(why.to_string())),
@@ -116,12 +160,34 @@ pub fn sort(text: &str, is_sloppy: bool) -> Result<Sorted, Failure> {
     }
 }
 
+/// Splits options at commas, but not within quotes, which labels of security modules are in.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_quoted = false;
+    let parts = text.split(move |letter| {
+        is_quoted ^= letter == '"';
+        letter == ',' && !is_quoted
+    });
+    parts.filter(|part| !part.is_empty())
+}
+
+/// Has the options or the maps take one option.
+fn check<'a>(
+    options: &mut Options,
+    maps: &mut Maps<Bytes>,
+    name: &'a str,
+    value: Option<&'a str>,
+) -> Result<(), OptionError<'a>> {
+    let (name, value) = (name.as_bytes(), value.map(str::as_bytes));
+    let taken = maps.set(name, value);
+    taken.unwrap_or_else(|| options.set(name, value))
+}
+
 /// The longest value that the kernel takes at a time, in bytes.
 const VALUE_LEN_MAX: usize = 255;
 
 /// Returns an option as the kernel takes it: a list that is too long in several parts, each of
 /// which adds to the one before.
-fn words(name: &str, value: Option<&str>) -> Vec<Word> {
+pub(crate) fn words(name: &str, value: Option<&str>) -> Vec<Word> {
     // mount(8) takes `user` for an option of its own, and so would a remount.
     let name = if name == "user" { "username" } else { name };
     let word = |value: Option<&str>| Word {

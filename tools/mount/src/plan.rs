@@ -3,6 +3,7 @@
 //! What a call asks the kernel to do, with everything looked up.
 
 use std::{
+    collections::HashMap,
     fmt, io,
     net::SocketAddr,
     path::{
@@ -17,6 +18,7 @@ use crate::{
     command_line::CommandLine,
     config::Config,
     key,
+    maps,
     options::{
         self,
         Sorted,
@@ -26,6 +28,9 @@ use crate::{
     Failure, //
 };
 
+/// Finds numbers by names in a database of the system.
+pub type IdsOf<'a> = dyn Fn(&str, &[String]) -> HashMap<String, u32> + 'a;
+
 /// What a call depends on beside its arguments.
 pub struct Surroundings<'a> {
     /// The file that `$GFARM_CONFIG_FILE` names.
@@ -34,6 +39,8 @@ pub struct Surroundings<'a> {
     pub home: Option<PathBuf>,
     /// Finds the home of a local account by its name.
     pub home_of: &'a dyn Fn(&str) -> Option<PathBuf>,
+    /// Finds the numbers of users (`passwd`) or groups (`group`) by their local names.
+    pub ids_of: &'a IdsOf<'a>,
     /// Finds the addresses of a host, each with the port.
     pub look_up: &'a dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
     /// The time, in seconds since 1970.
@@ -116,7 +123,8 @@ impl Plan {
         let config = config(&sorted, around)?;
         let user = user_of(&sorted)?;
         let named = servers::named(&line.source, &config)?;
-        plan.source = servers::resolve(&named, around.look_up)?;
+        plan.source = servers::resolve(&named, around.look_up, &mut plan.warnings)?;
+        plan.add_maps(&config, around)?;
         if sorted.value_of("key").is_none() {
             plan.key = Some(find_key(user, &sorted, &config, around)?);
         }
@@ -129,6 +137,21 @@ impl Plan {
             });
         }
         Ok(plan)
+    }
+
+    /// Adds the maps of gfarm2.conf behind those of the options, of which the first entry counts.
+    fn add_maps(&mut self, config: &Config, around: &Surroundings<'_>) -> Result<(), Failure> {
+        for (option, database, files) in [
+            ("usermap", "passwd", &config.user_maps),
+            ("groupmap", "group", &config.group_maps),
+        ] {
+            let ids_of = |names: &[String]| (around.ids_of)(database, names);
+            let map = maps::read(files, ids_of, &mut self.warnings)?;
+            if !map.is_empty() {
+                self.words.extend(options::words(option, Some(&map)));
+            }
+        }
+        Ok(())
     }
 
     /// Has a remount give the kernel the key that the file has now, if one can be found.

@@ -43,7 +43,7 @@ pub fn named(source: &str, config: &Config) -> Result<Vec<String>, Failure> {
 /// Resolves servers and returns the source for the kernel, `ADDRESS:PORT` with commas.
 ///
 /// All addresses of all servers are in it, as far as it is not too long: gfmds that are not the
-/// master, or do not answer, are passed over.
+/// master, or do not answer, are passed over. A server that is left out gives a warning.
 ///
 /// # Errors
 ///
@@ -51,6 +51,7 @@ pub fn named(source: &str, config: &Config) -> Result<Vec<String>, Failure> {
 pub fn resolve(
     servers: &[String],
     look_up: impl Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>>,
+    warnings: &mut Vec<String>,
 ) -> Result<String, Failure> {
     let mut source = String::new();
     let mut trouble = Vec::new();
@@ -62,7 +63,14 @@ pub fn resolve(
             return Err(Failure::Usage(text));
         };
         match look_up(host, port) {
-            Ok(found) => found.iter().for_each(|address| add(&mut source, *address)),
+            Ok(found) => {
+                let has_room = found.iter().map(|address| add(&mut source, *address));
+                // Each of them: one that fits may follow one that does not.
+                if has_room.filter(|has_room| !has_room).count() != 0 {
+                    let why = format!("the kernel takes {SOURCE_LEN_MAX} bytes of addresses");
+                    trouble.push(format!("{host}: {why}"));
+                }
+            }
             Err(why) => trouble.push(format!("{host}: {why}")),
         }
     }
@@ -73,6 +81,8 @@ pub fn resolve(
         );
         return Err(Failure::Mount(text));
     }
+    let left_out = |why| format!("a metadata server, or an address of it, is left out: {why}");
+    warnings.extend(trouble.into_iter().map(left_out));
     Ok(source)
 }
 
@@ -85,15 +95,19 @@ pub fn look_up(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-/// Adds an address, if it is new and there is room.
-fn add(source: &mut String, address: SocketAddr) {
+/// Adds an address, if it is new; returns whether there is room.
+fn add(source: &mut String, address: SocketAddr) -> bool {
     let text = address.to_string();
     let is_known = source.split(',').any(|known| known == text);
-    if is_known || source.len() + 1 + text.len() > SOURCE_LEN_MAX {
-        return;
+    if is_known {
+        return true;
+    }
+    if source.len() + 1 + text.len() > SOURCE_LEN_MAX {
+        return false;
     }
     if !source.is_empty() {
         source.push(',');
     }
     source.push_str(&text);
+    true
 }

@@ -36,7 +36,9 @@ fn every_number_has_its_range_and_default() {
 
 #[test]
 fn every_other_option_is_there() {
-    assert!(MANUAL.contains("\n.TP\n.B allow_other\n"));
+    for name in ["allow_other", "nocto"] {
+        assert!(MANUAL.contains(&format!("\n.TP\n.B {name}\n")), "{name}");
+    }
     for name in [
         "user",
         "key",

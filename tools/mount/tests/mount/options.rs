@@ -38,6 +38,22 @@ fn each_option_goes_to_who_uses_it() {
 }
 
 #[test]
+fn what_the_vfs_takes_is_passed_on() {
+    let label = "system_u:object_r:tmp_t:s0:c1,c2";
+    let found = sorted(&format!(
+        "user=alice,context=\"{label}\",seclabel,lazytime,sync,rootcontext=a:b:c"
+    ));
+    let words = [
+        word("username", Some("alice")),
+        word("context", Some(label)),
+        word("lazytime", None),
+        word("sync", None),
+        word("rootcontext", Some("a:b:c")),
+    ];
+    assert_eq!(found.words, words);
+}
+
+#[test]
 fn the_last_value_counts() {
     let found = sorted("user=alice,username=bob");
     assert_eq!(found.value_of("username"), Some("bob"));

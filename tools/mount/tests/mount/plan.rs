@@ -40,6 +40,12 @@ fn plan(source: &str, options: &str) -> Result<Plan, Failure> {
             config_file: Some(PathBuf::from("/nonexistent")),
             home: None,
             home_of: &|_| None,
+            ids_of: &|database, names| {
+                let id = |name: &String| {
+                    Some((name.clone(), name.strip_prefix(database)?.parse().ok()?))
+                };
+                names.iter().filter_map(id).collect()
+            },
             look_up: &look_up,
             now_s: 1,
         },
@@ -106,6 +112,40 @@ fn a_node_of_the_cache_with_the_key_of_a_file() {
     let gone = KeyFile(PathBuf::from("/nonexistent/key"));
     let why = plan("gfmd", &options(&gone)).unwrap_err().to_string();
     assert!(why.contains("no such key file"), "{why}");
+}
+
+#[test]
+fn the_maps_of_gfarm2_conf_come_behind_those_of_the_options() {
+    let users: String = (0..900)
+        .map(|n| format!("user{n} passwd{n}\n"))
+        .chain(["# none\nbob nobody\ncarol\n".to_owned()])
+        .collect();
+    let users = KeyFile::new("users", &users, 0o644);
+    let groups = KeyFile::new("groups", "staff group50 # here\n", 0o644);
+    let (user_map, group_map) = (users.0.display(), groups.0.display());
+    let text = format!("local_user_map {user_map}\nlocal_group_map {group_map}\n");
+    let config = KeyFile::new("maps", &text, 0o644);
+    let options = format!(
+        "user=alice,key=k,usermap=user0/7,config={}",
+        config.0.display()
+    );
+    let found = plan("gfmd", &options).unwrap();
+    let of = |name: &str| {
+        let parts = found.words.iter().filter(|word| word.name == name);
+        let parts: Vec<_> = parts.filter_map(|word| word.value.as_deref()).collect();
+        assert!(parts.iter().all(|part| part.len() <= 255), "{parts:?}");
+        parts.join("+")
+    };
+    assert!(of("usermap").starts_with("user0/7+user0/0+user1/1+"));
+    assert!(of("usermap").ends_with("+user899/899"));
+    assert_eq!(of("groupmap"), "staff/50");
+    let warnings = found.warnings.join("\n");
+    for said in ["902: left out: nobody is not", "903: left out: not two"] {
+        assert!(warnings.contains(said), "{warnings}");
+    }
+    drop(groups);
+    let why = plan("gfmd", &options).unwrap_err().to_string();
+    assert!(why.contains("mount-gfarm-groups"), "{why}");
 }
 
 #[test]

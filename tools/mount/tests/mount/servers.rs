@@ -25,6 +25,7 @@ fn addresses_need_no_name_server() {
     let found = resolve(
         &owned(&["127.0.0.1", "127.0.0.1:10601", "[::1]:7"]),
         look_up,
+        &mut Vec::new(),
     );
     assert_eq!(
         found.as_deref(),
@@ -38,9 +39,14 @@ fn a_server_that_is_not_known_is_passed_over() {
         "two" => Ok(vec![SocketAddr::from(([10, 0, 0, 2], port)); 2]),
         _ => Err(io::Error::other("no such name")),
     };
-    let found = resolve(&owned(&["one", "two:5"]), some);
+    let mut warnings = Vec::new();
+    let found = resolve(&owned(&["one", "two:5"]), some, &mut warnings);
     assert_eq!(found.as_deref(), Ok("10.0.0.2:5"));
-    let why = resolve(&owned(&["one", "three"]), some).unwrap_err();
+    assert!(
+        warnings[0].contains("left out: one: no such name") && warnings.len() == 1,
+        "{warnings:?}"
+    );
+    let why = resolve(&owned(&["one", "three"]), some, &mut warnings).unwrap_err();
     assert!(
         why.to_string()
             .contains("one: no such name; three: no such name"),
@@ -52,7 +58,7 @@ fn a_server_that_is_not_known_is_passed_over() {
 #[test]
 fn what_is_no_server_is_refused() {
     for text in ["", "a b", "host:0", "host:70000", "[1.2.3.4]", "[::1"] {
-        let why = resolve(&owned(&[text]), look_up).unwrap_err();
+        let why = resolve(&owned(&[text]), look_up, &mut Vec::new()).unwrap_err();
         assert!(
             why.to_string().contains("is no HOST[:PORT]"),
             "{text}: {why}"
@@ -67,7 +73,12 @@ fn as_many_addresses_as_the_kernel_takes() {
         let address = |n: u8| SocketAddr::from(([10, 0, 0, n], port));
         Ok((1..=100).map(address).collect())
     };
-    let found = resolve(&owned(&["gfmd"]), many).unwrap();
+    let mut warnings = Vec::new();
+    let found = resolve(&owned(&["gfmd"]), many, &mut warnings).unwrap();
+    assert!(
+        warnings[0].contains("left out: gfmd: the kernel takes 255 bytes") && warnings.len() == 1,
+        "{warnings:?}"
+    );
     assert!(
         found.len() <= SOURCE_LEN_MAX && found.len() > SOURCE_LEN_MAX - 20,
         "{found}"
