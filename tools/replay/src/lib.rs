@@ -6,13 +6,13 @@
 //! The machine has to decide each event as the record says, and the driver has to do what was
 //! decided, in the order that the locks promise, and nothing else.
 
+mod admin_lock;
 mod availability;
 mod line;
 mod log;
 mod path;
 mod replay;
 mod server_path;
-mod turns;
 
 pub use line::Line;
 pub use log::{

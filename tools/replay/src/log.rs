@@ -10,6 +10,7 @@ use std::{
 use proto::common::record::Machine;
 
 use crate::{
+    admin_lock::Taken, //
     availability::Session,
     path::Path,
     replay::{
@@ -17,7 +18,6 @@ use crate::{
         Rules, //
     },
     server_path::ServerPath,
-    turns::Taken, //
 };
 
 /// A kind of machine in a driver.

@@ -11,12 +11,12 @@ use std::collections::VecDeque;
 
 use proto::common::errno::Errno;
 use proto::rnbd::{
+    admin_lock::{
+        LockState, //
+        LostCloses,
+    },
     cache::Note,
     retry::NotSent,
-    turns::{
-        Doubts,
-        Turns, //
-    },
 };
 use proto::rtrs::{
     availability::Availability,
@@ -95,8 +95,8 @@ pub(crate) struct Client {
     pub(crate) fences: Fences<Vec<Option<Place>>>,
     pub(crate) devices: Vec<Device>,
     pub(crate) tasks: Tasks,
-    pub(crate) turns: Turns,
-    pub(crate) doubts: Doubts,
+    pub(crate) admin_lock: LockState,
+    pub(crate) lost_closes: LostCloses,
     pub(crate) policy: Policy,
     last: Option<usize>,
     pub(crate) slots: Vec<Option<Slot>>,
@@ -125,8 +125,8 @@ impl Client {
             fences: Fences::new(vec![None; PATHS_MAX]),
             devices: (0..devices).map(|_| Device::new()).collect(),
             tasks: Tasks::default(),
-            turns: Turns::NONE,
-            doubts: Doubts::NONE,
+            admin_lock: LockState::NONE,
+            lost_closes: LostCloses::NONE,
             policy,
             last: None,
             slots: vec![None; queue_depth.into()],

@@ -104,8 +104,8 @@ pub(crate) enum Event {
     Reconnect { path: usize },
     /// The administrator opens a device again that the server has closed.
     Remap { device: usize },
-    /// Tasks that wait for their turn try again.
-    TurnsEnded,
+    /// Tasks that wait for the lock try again.
+    Unlocked,
     /// A device that was unmapped is closed when its requests have ended.
     FinishUnmap { device: usize },
     /// The administrator maps a device again.
@@ -150,7 +150,7 @@ impl Event {
             | Self::Reopen
             | Self::TaskTimeout { .. }
             | Self::Remap { .. }
-            | Self::TurnsEnded
+            | Self::Unlocked
             | Self::FinishUnmap { .. }
             | Self::Map { .. }
             | Self::App

@@ -69,12 +69,12 @@ pub enum Mutation {
     /// The server does not force a write to the medium that is to be.
     IgnoreFua,
     /// The client goes on with a device that the server has closed, under its new number.
-    SurveyAdopts,
+    ValidationAdopts,
     /// The server gives the number of a device that it has closed to the next one.
     ReuseNumber,
-    /// The client opens and closes devices while others are opened, closed and surveyed, and closes
-    /// what a survey has opened although an outage began since.
-    NoTurns,
+    /// The client opens and closes devices while others are opened, closed and validated, and
+    /// closes what a validation has opened although an outage began since.
+    NoLock,
     /// The client uses a number although a lost CLOSE of it may still reach the server.
     NoDoubts,
     /// The client uses the device's number of before an outage.
@@ -126,9 +126,9 @@ impl Mutation {
         Self::FlushCoversLater,
         Self::IgnoreFlush,
         Self::IgnoreFua,
-        Self::SurveyAdopts,
+        Self::ValidationAdopts,
         Self::ReuseNumber,
-        Self::NoTurns,
+        Self::NoLock,
         Self::NoDoubts,
         Self::OldNumber,
         Self::NoResendLimit,

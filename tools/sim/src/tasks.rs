@@ -11,7 +11,7 @@ use std::collections::{
 };
 
 use proto::common::errno::Errno;
-use proto::rnbd::survey::Answer;
+use proto::rnbd::path_validation::Answer;
 use proto::rtrs::{
     availability::{
         Event as Availability,
@@ -33,10 +33,10 @@ use crate::{
 /// Longest time for an answer, on any path and on one that is not in use yet.
 const ANSWER_MS: u64 = 60_000;
 
-mod survey;
-mod turn;
+mod admin_lock;
+mod path_validation;
 
-use self::turn::Held;
+use self::admin_lock::Held;
 
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl World {
     /// Sends the next message of a task, or ends it.
     fn next_step(&mut self, number: u64) {
         loop {
-            if !self.has_turn(number) {
+            if !self.has_lock(number) {
                 return;
             }
             let Some(task) = self.clients[self.at].tasks.get(number) else {
@@ -299,7 +299,7 @@ impl World {
             return;
         };
         if waits {
-            return self.no_turn(number);
+            return self.lock_timed_out(number);
         }
         self.trace
             .reached("an admin message is unanswered for too long");
@@ -335,7 +335,9 @@ impl World {
                 task.failed = true;
                 task.verdict = Some(Err(error));
             }
-            (Step::Open(device), answer) if validates => self.surveyed(number, device, answer),
+            (Step::Open(device), answer) if validates => {
+                self.device_validated(number, device, answer)
+            }
             (Step::OpenOthers(device), answer) => self.compared(number, device, answer),
             // The device's OPEN is not sent.
             (Step::Info(Some(_)), Err(_)) => {
@@ -358,7 +360,7 @@ impl World {
             }
             (Step::Open(_), Err(_)) => task.failed = true,
             (Step::Close(closed) | Step::CloseOthers(closed), Err(_)) => {
-                self.clients[self.at].doubts.add(closed);
+                self.clients[self.at].lost_closes.add(closed);
             }
             (Step::InfoOthers, Err(_)) | (Step::Close(_) | Step::CloseOthers(_), Ok(_)) => {}
         }
@@ -403,17 +405,17 @@ impl World {
     fn end_task(&mut self, number: u64) {
         let client = &mut self.clients[self.at];
         let now: Vec<u32> = client.devices.iter().map(|d| d.disconnects).collect();
-        let closes_late = self.settings.broken(Mutation::NoTurns);
+        let closes_late = self.settings.broken(Mutation::NoLock);
         if let Some(task) = client.tasks.get(number) {
             let is_current = task.asked.iter().all(|a| now[a.device] == a.disconnects);
             if !is_current && !closes_late {
-                // The devices were opened anew, perhaps with the numbers that the survey got.
+                // The devices were opened anew, perhaps with the numbers that the validation got.
                 task.verdict = Some(Err(Errno::EBUSY));
             } else if task.verdict == Some(Ok(true)) && task.close_again() {
                 return self.next_step(number);
             }
         }
-        self.end_turn(number);
+        self.release_lock(number);
         let client = &mut self.clients[self.at];
         let Some(task) = client.tasks.list.remove(&number) else {
             return;

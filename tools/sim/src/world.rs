@@ -237,7 +237,7 @@ impl World {
             Event::Reopen => self.reopen(),
             Event::TaskTimeout { task, step } => self.task_timeout(task, step),
             Event::Remap { device } => self.remap(device),
-            Event::TurnsEnded => self.turns_ended(),
+            Event::Unlocked => self.lock_released(),
             Event::FinishUnmap { device } => self.finish_unmap(device),
             Event::Map { device } => self.map(device),
             Event::Reconnect { path } => self.reconnect_path(path),

@@ -23,17 +23,17 @@ use proto::rnbd::{
             UnknownGeometry,
             TUPLES_LEN_MAX, //
         },
-        seal::SEALED_LEN,
+        message_digest::DIGESTED_LEN,
         tuple::{
             Verdict,
             Wrong, //
         },
-        FirstMade,
+        FirstGuardHash,
         Format,
         Geometry,
-        Made,
+        GuardHash,
+        MessageDigest,
         Mode,
-        Seal,
         Tuple, //
     },
     wire::Io, //
@@ -182,7 +182,7 @@ fn each_flipped_bit_of_data_or_tuple_is_seen() {
             assert!(matches!(verify(&data, &bytes), Err(Wrong::Guard { .. })));
             data[bit / 8] ^= 1 << (bit % 8);
         }
-        // The application tag belongs to the user: the seal protects it.
+        // The application tag belongs to the user: the digest protects it.
         let app = len / 2 - if format == Format::T10 { 2 } else { 0 };
         for bit in (0..len * 8).filter(|bit| !(app..app + 2).contains(&(bit / 8))) {
             let mut bytes = bytes.clone();
@@ -228,14 +228,17 @@ fn the_tuple_of_another_address_is_wrong_and_an_escape_says_nothing() {
 #[test]
 fn an_io_message_has_its_tuples_in_reserved_bytes() {
     let plain = Io::new(1, 8, 1, 4096, 0x4004);
-    let with = plain.with_tuples(16).sealed(0x0403_0201);
+    let with = plain.with_tuples(16).with_digest(0x0403_0201);
     assert_eq!(with.as_bytes()[..26], plain.as_bytes()[..26]);
     assert_eq!(with.as_bytes()[26..], [16, 0, 1, 2, 3, 4]);
     assert_eq!(plain.as_bytes()[26..], [0; 6]);
-    assert_eq!(SEALED_LEN, 28);
+    assert_eq!(DIGESTED_LEN, 28);
     let (tuples_len, crc) = (16, 0x0403_0201);
-    assert_eq!(Seal::read(with.as_bytes()), Some(Seal { tuples_len, crc }));
-    assert_eq!(Seal::read(&with.as_bytes()[..31]), None);
+    assert_eq!(
+        MessageDigest::read(with.as_bytes()),
+        Some(MessageDigest { tuples_len, crc })
+    );
+    assert_eq!(MessageDigest::read(&with.as_bytes()[..31]), None);
     let crc = Crc::<u32>::new(&CRC_32_ISCSI).checksum(b"123456789");
     assert_eq!(crc, 0xe306_9283);
 }
@@ -251,7 +254,7 @@ fn a_request_with_tuples_is_one_of_whole_intervals() {
                     .into_iter()
                     .chain(right)
                 {
-                    let bytes = message(op, 64, size, len).sealed(9);
+                    let bytes = message(op, 64, size, len).with_digest(9);
                     let data_len = size + u32::from(len);
                     let parsed = IoRequest::parse_protected(
                         bytes.as_bytes(),
@@ -264,10 +267,10 @@ fn a_request_with_tuples_is_one_of_whole_intervals() {
                         assert_eq!(parsed, Err(Malformed::Tuples(len)));
                         continue;
                     }
-                    let (request, seal) = parsed.unwrap();
+                    let (request, digest) = parsed.unwrap();
                     assert_eq!((request.size, request.rw.op), (size, op));
                     let tuples_len = len;
-                    assert_eq!(seal, Seal { tuples_len, crc: 9 });
+                    assert_eq!(digest, MessageDigest { tuples_len, crc: 9 });
                 }
             }
         }
@@ -309,8 +312,8 @@ fn lengths_that_lie_are_refused() {
 
 #[test]
 fn a_write_that_comes_again_has_the_tuples_that_it_had_first() {
-    let [own, other] = [1, 2].map(|guard| Made::NOTHING.and(guard));
-    let mut first = FirstMade::default();
+    let [own, other] = [1, 2].map(|guard| GuardHash::NOTHING.and(guard));
+    let mut first = FirstGuardHash::default();
     // It is sent, lost, and comes again with data that have changed: never with other tuples.
     assert!(first.keep(own) && first.keep(own) && !first.keep(other));
     first.rejected(true);
@@ -324,24 +327,28 @@ fn a_write_that_comes_again_has_the_tuples_that_it_had_first() {
 
 #[test]
 fn tuples_that_were_made_are_known_by_their_guards() {
-    let made = |guards: &[u64]| guards.iter().fold(Made::NOTHING, |made, g| made.and(*g));
+    let hash = |guards: &[u64]| {
+        guards
+            .iter()
+            .fold(GuardHash::NOTHING, |hash, g| hash.and(*g))
+    };
     let guards: Vec<u64> = (0..248).map(|n| n * n % 251).collect();
     for (place, bit) in (0..guards.len()).flat_map(|place| (0..64).map(move |bit| (place, bit))) {
         let mut other = guards.clone();
         other[place] ^= 1 << bit;
-        assert_ne!(made(&other), made(&guards), "bit {bit} of guard {place}");
+        assert_ne!(hash(&other), hash(&guards), "bit {bit} of guard {place}");
         // Of T10 there are 16 bits.
         if place != 0 && bit < 16 {
             other[place - 1] ^= 1 << bit;
             assert_ne!(
-                made(&other),
-                made(&guards),
+                hash(&other),
+                hash(&guards),
                 "bit {bit} of two guards, {place}"
             );
         }
     }
     let mut swapped = guards.clone();
     swapped.swap(3, 4);
-    assert_ne!(made(&swapped), made(&guards));
-    assert_ne!(made(&guards[1..]), made(&guards));
+    assert_ne!(hash(&swapped), hash(&guards));
+    assert_ne!(hash(&guards[1..]), hash(&guards));
 }

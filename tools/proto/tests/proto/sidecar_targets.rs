@@ -48,8 +48,8 @@ pub(crate) fn sidecar(bytes: &[u8]) {
         let last = layout.data_blocks() - 1;
         let (at, run) = layout.data(last).unwrap();
         assert!(at < layout.device_blocks() && run == 1);
-        let home = layout.home(group::place(last).0);
-        assert!(home.unwrap() < layout.copy());
+        let pi_block = layout.pi_block(group::place(last).0);
+        assert!(pi_block.unwrap() < layout.copy());
         let mut written = [0; BLOCK_BYTES];
         superblock.write(&mut written, 0, &Any);
         let again = Superblock::parse(&written, 0, u64::MAX, &Any);
@@ -75,13 +75,13 @@ fn replay_any(bytes: &[u8]) {
     let mut scrub = Scrub::default();
     for mentions in replay::by_group(list) {
         let group = mentions.first().map_or(u64::MAX, Mention::group);
-        assert!(layout.home(group).is_some());
-        let mut home = block(bytes);
-        outcome.settle_group(mentions, &mut home, &seal, |block| {
+        assert!(layout.pi_block(group).is_some());
+        let mut pi_block = block(bytes);
+        outcome.settle_group(mentions, &mut pi_block, &seal, |block| {
             assert!(layout.data(block).is_some());
             Some(block)
         });
-        scrub.check(&home, &seal, 0, Some, |_, _| {});
+        scrub.check(&pi_block, &seal, 0, Some, |_, _| {});
     }
     let settled = outcome.newest + outcome.older + outcome.torn + outcome.unreadable;
     assert!(list.is_empty() || settled != 0);

@@ -18,10 +18,10 @@ use proto::common::record::{
 };
 use replay::judge;
 
+mod admin_lock;
 mod availability;
 mod path;
 mod server_path;
-mod turns;
 mod words;
 
 /// A line of a record.

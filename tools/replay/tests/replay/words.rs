@@ -155,19 +155,19 @@ fn events_and_operations_of_a_servers_path_are_read_back() {
 }
 
 #[test]
-fn events_and_operations_of_turns_are_read_back() {
-    use proto::rnbd::turns::{
+fn events_and_operations_of_the_admin_lock_are_read_back() {
+    use proto::rnbd::admin_lock::{
         record::{
             Event,
             Operation, //
         },
-        Turn, //
+        LockMode, //
     };
-    let turns = [Turn::Open, Turn::Close, Turn::Survey];
-    let operations = |turn| [Operation::Open(turn), Operation::Use(turn)];
-    assert_round_trip(&turns.map(Event::Take), &turns.map(Operation::Close));
-    assert_round_trip(&[Event::End], &turns.map(operations).concat());
-    assert_round_trip(&[Event::End], &[Operation::Wake]);
+    let modes = [LockMode::Open, LockMode::Close, LockMode::Validate];
+    let operations = |mode| [Operation::Open(mode), Operation::Use(mode)];
+    assert_round_trip(&modes.map(Event::Lock), &modes.map(Operation::Close));
+    assert_round_trip(&[Event::Unlock], &modes.map(operations).concat());
+    assert_round_trip(&[Event::Unlock], &[Operation::Wake]);
 }
 
 /// Reads a value of these numbers.

@@ -123,7 +123,7 @@ fn using_a_path_that_was_not_validated_is_found() {
 #[test]
 fn opening_and_closing_devices_without_an_order_is_found() {
     let kinds = [Kind::Refused, Kind::WrongDevice];
-    is_found(Mutation::NoTurns, &kinds);
+    is_found(Mutation::NoLock, &kinds);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn using_a_devices_number_of_before_an_outage_is_found() {
 
 #[test]
 fn going_on_with_a_fenced_device_is_found() {
-    is_found(Mutation::SurveyAdopts, &[Kind::FenceBroken]);
+    is_found(Mutation::ValidationAdopts, &[Kind::FenceBroken]);
 }
 
 #[test]

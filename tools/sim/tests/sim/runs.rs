@@ -65,7 +65,7 @@ fn runs_get_to_the_rare_places() {
         "a frozen client puts something off",
         "a frozen server puts something off",
         "a half-made path is given up",
-        "a message waits for its turn",
+        "a message waits for the admin lock",
         "a number is in doubt",
         "a lost life ended with its session",
         "a lost life is settled later",

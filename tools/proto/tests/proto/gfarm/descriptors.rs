@@ -23,7 +23,50 @@ fn a_task_waits_while_there_are_as_many_as_there_may_be() {
     count.begin_wait();
     count.begin_wait();
     count.end_wait();
-    assert_eq!(count.waiting(), 1);
+    assert_eq!(count.wanted(), 1);
+}
+
+#[test]
+fn so_many_files_give_theirs_back_as_are_waited_for() {
+    for (max, more) in [(1, 0), (63, 0), (64, 1), (720, 11)] {
+        let mut count = Count::new(max);
+        count.begin_wait();
+        assert_eq!(count.wanted(), 0);
+        (0..max).for_each(|_| assert!(count.try_take()));
+        assert_eq!(count.wanted(), 1 + more);
+        count.begin_wait();
+        assert_eq!(count.wanted(), 2 + more);
+        // Those that gfmd is to close are waited for.
+        count.begin_closing();
+        assert_eq!(count.wanted(), 1 + more);
+        count.begin_wait();
+        count.give_back(true);
+        assert_eq!(count.wanted(), 2 + more);
+        (0..3).for_each(|_| count.end_wait());
+        assert_eq!(count.wanted(), 0);
+    }
+}
+
+#[test]
+fn a_full_process_has_files_give_theirs_back_until_there_is_room() {
+    let mut count = Count::new(720);
+    (0..250).for_each(|_| assert!(count.try_take()));
+    assert!(count.lower() && !count.lower());
+    // A task waits that only looks at a name.
+    count.begin_wait();
+    assert!(count.is_full());
+    let mut given = 0;
+    while count.wanted() != 0 {
+        count.begin_closing();
+        count.give_back(true);
+        given += 1;
+    }
+    assert!((31..40).contains(&given) && count.try_take(), "{given}");
+    // Of the next process that is news, and of one with few it says nothing.
+    count.renew();
+    assert!(count.lower());
+    let mut count = Count::new(720);
+    assert!(!count.lower());
 }
 
 #[test]

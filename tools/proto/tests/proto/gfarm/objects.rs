@@ -15,6 +15,7 @@ use proto::gfarm::{
     identity::{
         Asked,
         Change,
+        ContentId,
         Label,
         Observation,
         Opening, //
@@ -116,7 +117,8 @@ struct Inode {
     is_hashed: bool,
 }
 
-/// The mount: what it does with what gfmd tells, as `fs/node.rs`, `fs/file.rs` and `net/reader.rs`.
+/// The mount: what it does with what gfmd tells, as `fs/inode.rs`, `fs/file.rs` and
+/// `net/reader.rs`.
 struct Mount {
     inodes: Vec<Inode>,
     /// Of each opener the inode, and the object that it has opened.
@@ -204,7 +206,7 @@ impl Mount {
         let inode = &mut self.inodes[found];
         if inode.openers == 0 {
             let (opening, epoch) = (inode.label.opening(), gfmd.epoch);
-            inode.label.begin(opening, epoch);
+            inode.label.begin(opening, Some(epoch));
             inode.opening = Some(opening);
             inode.descriptor = Some(Descriptor { object, epoch });
         }
@@ -221,6 +223,26 @@ impl Mount {
             Some(object.which),
             "a valid name is read"
         );
+    }
+
+    /// Opens a name by which an inode was found before, without a question (`nocto`).
+    fn open_later(&mut self, gfmd: &Gfmd, opener: usize, name: usize) {
+        self.close(opener);
+        let is_it = |inode: &Inode| inode.is_hashed && inode.place == name;
+        let Some(found) = self.inodes.iter().position(is_it) else {
+            return;
+        };
+        let inode = &mut self.inodes[found];
+        if inode.openers == 0 {
+            let opening = inode.label.opening();
+            inode.label.begin(opening, None);
+            inode.opening = Some(opening);
+        }
+        inode.openers += 1;
+        self.openers[opener] = inode
+            .label
+            .shared()
+            .map(|content| (found, gfmd.contents[&key(&content)]));
     }
 
     /// Reads by a descriptor: returns the object whose bytes come, or nothing.
@@ -250,9 +272,12 @@ impl Mount {
         }
         // Pages in the page cache, and those of other nodes, are of the label's content.
         let content = inode.label.shared().unwrap();
-        let key = (content.file.inum, content.file.gen, content.mtime.nsec);
-        Some(gfmd.contents[&key])
+        Some(gfmd.contents[&key(&content)])
     }
+}
+
+fn key(content: &ContentId) -> (u64, u64, u32) {
+    (content.file.inum, content.file.gen, content.mtime.nsec)
 }
 
 fn run(steps: &[(u8, usize, usize)]) -> Mount {
@@ -297,6 +322,7 @@ fn run(steps: &[(u8, usize, usize)]) -> Mount {
             8 | 9 => mount.open(&gfmd, other, one),
             10 => mount.close(one),
             11 => mount.work_late(&gfmd, other),
+            14 => mount.open_later(&gfmd, other, one),
             _ => {
                 let opened = mount.openers[one].map(|(_, object)| object);
                 let read = mount.read(&gfmd, one);
@@ -314,7 +340,7 @@ proptest! {
     /// is valid can be opened and read.
     #[test]
     fn a_descriptor_reads_its_object_and_each_name_is_readable(
-        steps in prop::collection::vec((0..14u8, 0..NAMES, 0..OPENERS), 1..60),
+        steps in prop::collection::vec((0..15u8, 0..NAMES, 0..OPENERS), 1..60),
     ) {
         run(&steps);
     }

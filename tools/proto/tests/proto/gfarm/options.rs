@@ -45,12 +45,12 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(options.to_string(), shown);
     assert_eq!(options.get(Setting::IbNumRrpc), 128);
     assert_eq!(options.get(Setting::IbNumSrpc), 64);
-    assert_eq!(options.get(Setting::IbQkey), 111);
+    assert_eq!(options.get(Setting::IbQkey), 0);
 }
 
 #[test]
 fn all_options_are_understood_and_shown_but_the_key() {
-    let text = "username=a.b@c_d-e,key=gfarm:alice,allow_other,uid=0,gid=100,\
+    let text = "username=a.b@c_d-e,key=gfarm:alice,allow_other,nocto,uid=0,gid=100,\
                 hosts=fs1/10.0.0.1+fs2/fd00::2,cc=on,cc_key=gfarm:all,ib_devname=rxe0,\
                 readahead=256,ra_async=0,actimeo=0,connect_timeout=1,receive_timeout=2,\
                 reconnect_timeout=0,connections=64,idle_timeout=1,open_files=9,ib_num_rrpc=1,\
@@ -61,6 +61,7 @@ fn all_options_are_understood_and_shown_but_the_key() {
     assert_eq!(options.key(), Some(&b"gfarm:alice"[..]));
     assert_eq!((options.uid(), options.gid()), (Some(0), Some(100)));
     assert!(options.allows_other() && !parse("user=u").unwrap().allows_other());
+    assert!(options.is_nocto() && !parse("user=u").unwrap().is_nocto());
     assert_eq!(options.ib_devname(), Some(&b"rxe0"[..]));
     assert_eq!(options.node(), Some(&b"gfarm:all"[..]));
     let shown = options.to_string();
@@ -143,6 +144,7 @@ fn a_remount_may_not_change_what_is_shown() {
     assert!(!is_same("user=u", "user=u,cc_key=k"));
     assert!(!is_same("user=u,cc_key=k", "user=u,cc=on,ib_gid=0"));
     assert!(!is_same("user=u", "user=u,allow_other"));
+    assert!(!is_same("user=u", "user=u,nocto"));
 }
 
 #[test]
@@ -173,7 +175,9 @@ fn each_setting_has_a_range_and_says_so() {
             "+1".into(),
         ];
         wrong.extend(["1k", "0x1", " 1", "", "1\n"].map(String::from));
-        wrong.extend(range.start().checked_sub(1).map(|under| under.to_string()));
+        let under = range.start().checked_sub(1);
+        let under = under.filter(|under| *under != 0 || !has_zero);
+        wrong.extend(under.map(|under| under.to_string()));
         for value in wrong {
             let shown = refused(&format!("user=u,cc_key=k,{name}={value}"));
             assert!(shown.contains(name), "{shown}");

@@ -47,7 +47,7 @@ fn order(files: &[Holder], now_ms: u64) -> Vec<u64> {
 fn a_descriptor_is_kept_until_its_file_has_begun() {
     // All orders of what is noted: the descriptor is gone, or there, or the file begins.
     for order in 0..3_u32.pow(5) {
-        let (mut held, mut has_begun, mut has_one) = (Held::OPENED, false, true);
+        let (mut held, mut has_begun, mut has_one) = (Held::new(true), false, true);
         assert!(!held.may_go());
         for event in (0..5).map(|at| order / 3_u32.pow(at) % 3) {
             match event {

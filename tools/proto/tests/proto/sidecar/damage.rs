@@ -99,14 +99,14 @@ impl Device for Medium {
 
 impl Medium {
     /// Both blocks were written for the first time, by a record each behind a mark, and then the
-    /// power has failed: the tuples are not home.
+    /// power has failed: the tuples are not written back.
     fn new() -> Self {
         let (mut medium, layout) = (Self::default(), superblock().layout);
         for number in 0..layout.groups() {
-            let mut home = [0; BLOCK_BYTES];
-            group::format(&mut home, number, &seal(), group::Blank::Unknown);
+            let mut pi_block = [0; BLOCK_BYTES];
+            group::format(&mut pi_block, number, &seal(), group::Blank::Unknown);
             medium
-                .write(layout.home(number).unwrap(), &home, false)
+                .write(layout.pi_block(number).unwrap(), &pi_block, false)
                 .unwrap();
         }
         let mut write = |sequence, entry: Option<Entry>| {
@@ -157,7 +157,7 @@ impl Medium {
         let scratch = Scratch {
             ring: &mut ring,
             list: &mut list,
-            home: &mut [0; BLOCK_BYTES],
+            pi_block: &mut [0; BLOCK_BYTES],
             data: &mut [0; BLOCK_BYTES],
         };
         let recovery = Recovery::new(&superblock, self, &Sum);
@@ -166,8 +166,8 @@ impl Medium {
 
     fn meaning(&self, block: u64) -> Meaning {
         let (group, index) = group::place(block);
-        let home = superblock().layout.home(group).unwrap();
-        seal().meaning(&group::tuple(&self.blocks[&home], index), block)
+        let pi_block = superblock().layout.pi_block(group).unwrap();
+        seal().meaning(&group::tuple(&self.blocks[&pi_block], index), block)
     }
 
     /// Both blocks have what was written, and nothing is left to do.
@@ -266,10 +266,10 @@ fn a_slot_that_cannot_be_read_costs_its_record() {
 
 #[test]
 fn tuples_that_cannot_be_read_are_lost_but_for_those_of_the_journal() {
-    let at = superblock().layout.home(0).unwrap();
+    let at = superblock().layout.pi_block(0).unwrap();
     let mut medium = Medium::with_bad(at);
     let outcome = repaired(&mut medium, Part::Tuples(at));
-    assert_eq!((outcome.newest, outcome.homes), (2, 1));
+    assert_eq!((outcome.newest, outcome.pi_blocks), (2, 1));
     assert!(!outcome.is_whole() && medium.is_whole());
     assert_eq!(medium.meaning(FIRST + 1), Meaning::Foreign);
 }

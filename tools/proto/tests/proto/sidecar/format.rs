@@ -75,10 +75,10 @@ fn a_bit_in_a_tuple_is_never_silent() {
         seal.lost(9),
     ] {
         for bit in 0..128 {
-            let mut home: Block = [0; BLOCK_BYTES];
-            group::set_tuple(&mut home, 9, &tuple);
-            home[9 * 16 + bit / 8] ^= 1 << (bit % 8);
-            let verdict = seal.check(&group::tuple(&home, 9), 9, 42);
+            let mut pi_block: Block = [0; BLOCK_BYTES];
+            group::set_tuple(&mut pi_block, 9, &tuple);
+            pi_block[9 * 16 + bit / 8] ^= 1 << (bit % 8);
+            let verdict = seal.check(&group::tuple(&pi_block, 9), 9, 42);
             // Bits 64 to 79 are the application's, and are not checked here.
             let is_app = (64..80).contains(&bit) && verdict == Verdict::Good;
             assert!(!verdict.is_readable() || is_app, "bit {bit}: {verdict:?}");
@@ -87,7 +87,7 @@ fn a_bit_in_a_tuple_is_never_silent() {
 }
 
 #[test]
-fn a_zeroed_home_has_no_readable_block() {
+fn a_zeroed_pi_block_has_no_readable_block() {
     let seal = seal();
     for index in 0..=255 {
         let tuple = group::tuple(&[0; BLOCK_BYTES], index);
@@ -116,7 +116,7 @@ proptest! {
         let mut used: HashSet<u64> = (0..=u64::from(slots)).collect();
         prop_assert!(used.insert(layout.copy()));
         for group in 0..layout.groups() {
-            prop_assert!(used.insert(layout.home(group).unwrap()));
+            prop_assert!(used.insert(layout.pi_block(group).unwrap()));
         }
         for block in 0..layout.data_blocks() {
             let (at, run) = layout.data(block).unwrap();
@@ -124,7 +124,7 @@ proptest! {
             prop_assert!(run >= 1 && layout.data(block + run - 1).unwrap().0 == at + run - 1);
         }
         prop_assert!(used.iter().all(|at| *at < layout.device_blocks()));
-        prop_assert_eq!(layout.home(layout.groups()), None);
+        prop_assert_eq!(layout.pi_block(layout.groups()), None);
         prop_assert_eq!(layout.data(layout.data_blocks()), None);
     }
 }
@@ -308,12 +308,12 @@ fn a_device_that_cannot_be_read_is_no_plain_one() {
 
 #[test]
 fn a_group_is_formatted_without_data() {
-    let mut home = [0; BLOCK_BYTES];
-    group::format(&mut home, 3, &seal(), group::Blank::Unknown);
+    let mut pi_block = [0; BLOCK_BYTES];
+    group::format(&mut pi_block, 3, &seal(), group::Blank::Unknown);
     for index in 0..=255u8 {
         let block = group::block_at(3, index);
         assert_eq!(group::place(block), (3, index));
-        let tuple = group::tuple(&home, index);
+        let tuple = group::tuple(&pi_block, index);
         assert_eq!(tuple.as_bytes(), seal().unwritten(block).as_bytes());
     }
 }

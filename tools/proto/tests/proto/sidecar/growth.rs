@@ -13,7 +13,7 @@ use proto::sidecar::{
         Report,
         State,
         Step,
-        HOMES_MAX, //
+        PI_BLOCKS_MAX, //
     },
     layout::{
         Layout,
@@ -70,16 +70,16 @@ proptest! {
                 let layout = old.layout.grown(before + gained).unwrap();
                 prop_assert_eq!(growth.layout(), Some(&layout));
                 let (steps, grown) = steps(&mut growth);
-                let (homes, rest) = steps.split_at(steps.len() - 3);
+                let (pi_blocks, rest) = steps.split_at(steps.len() - 3);
                 prop_assert_eq!(rest, [Step::Flush, Step::Copy, Step::Superblock]);
                 let mut next = old.layout.groups();
-                for step in homes {
-                    let Step::Homes { first, count } = *step else { panic!("{step:?}") };
+                for step in pi_blocks {
+                    let Step::PiBlocks { first, count } = *step else { panic!("{step:?}") };
                     prop_assert_eq!(first, next);
-                    prop_assert!((1..=HOMES_MAX).contains(&count));
+                    prop_assert!((1..=PI_BLOCKS_MAX).contains(&count));
                     // They are contiguous on the device.
                     next += u64::from(count);
-                    let (from, to) = (layout.home(first).unwrap(), layout.home(next - 1).unwrap());
+                    let [from, to] = [first, next - 1].map(|group| layout.pi_block(group).unwrap());
                     prop_assert_eq!(to - from, u64::from(count) - 1);
                     prop_assert_eq!(growth.place(*step), Some(from));
                 }
@@ -104,7 +104,7 @@ fn what_is_written_is_what_the_new_layout_says() {
         for index in 0..step.blocks() {
             growth.fill(step, index, &mut block, &seal, &Sum);
             match step {
-                Step::Homes { first, .. } => {
+                Step::PiBlocks { first, .. } => {
                     group::format(
                         &mut expected,
                         first + u64::from(index),
@@ -119,7 +119,7 @@ fn what_is_written_is_what_the_new_layout_says() {
             assert!(block == expected, "{step:?}, block {index}");
         }
         let (place, is_fua, blocks) = match step {
-            Step::Homes { first, count } => (grown.layout.home(first), false, count),
+            Step::PiBlocks { first, count } => (grown.layout.pi_block(first), false, count),
             Step::Flush => (None, false, 0),
             Step::Copy => (Some(8999), true, 1),
             Step::Superblock => (Some(0), true, 1),
@@ -181,7 +181,7 @@ fn a_device_that_may_have_grown_does_not_grow_to_another_size() {
     // They do have places in common.
     let [one, other] = [80_000, 80_300].map(|blocks| old.layout.grown(blocks).unwrap());
     let mut groups = old.layout.groups()..one.groups();
-    let other = |group| (0..group).any(|lower| other.home(lower) == one.home(group));
+    let other = |group| (0..group).any(|lower| other.pi_block(lower) == one.pi_block(group));
     assert!(groups.any(other));
     let may_remain = |step: Step| step.remainder().contains("then it may have grown");
     assert!(may_remain(Step::Superblock) && !may_remain(Step::Copy));

@@ -93,11 +93,11 @@ fn the_order_is_that_of_arrival() {
 pub(super) struct Pages(pub(super) Vec<Block>, pub(super) u64);
 
 impl Memory for Pages {
-    fn home(&self, slot: usize) -> &Block {
+    fn pi_block(&self, slot: usize) -> &Block {
         &self.0[slot]
     }
 
-    fn home_mut(&mut self, slot: usize) -> &mut Block {
+    fn pi_block_mut(&mut self, slot: usize) -> &mut Block {
         &mut self.0[slot]
     }
 
@@ -125,9 +125,12 @@ const HEAD: Head = Head {
 /// A write of block 0 up to its data.
 fn write(store: &mut ArrayStore<4, 4>) {
     store.submit(request(WRITE, 0, 1)).unwrap();
-    assert_eq!(store.poll(), Some(Action::ReadHome { slot: 0, group: 0 }));
+    assert_eq!(
+        store.poll(),
+        Some(Action::ReadPiBlock { slot: 0, group: 0 })
+    );
     assert_eq!(store.poll(), None);
-    store.home_read(0, true);
+    store.pi_block_read(0, true);
     assert_eq!(
         store.poll(),
         Some(Action::WriteRecord {
@@ -160,14 +163,14 @@ const FAILED: Option<Action> = Some(Action::Answer {
 });
 
 #[test]
-fn a_home_that_cannot_be_read_fails_its_requests() {
+fn a_pi_block_that_cannot_be_read_fails_its_requests() {
     let (mut store, _) = open();
     for kind in [Kind::Read, WRITE] {
         store.submit(request(kind, 0, 1)).unwrap();
-        let Some(Action::ReadHome { slot, group: 0 }) = store.poll() else {
+        let Some(Action::ReadPiBlock { slot, group: 0 }) = store.poll() else {
             panic!("the PI block is read anew");
         };
-        store.home_read(slot, false);
+        store.pi_block_read(slot, false);
         assert_eq!(store.poll(), FAILED);
         assert!(!store.has_failed());
     }
@@ -202,7 +205,7 @@ fn a_record_that_cannot_be_written_ends_writes() {
 }
 
 #[test]
-fn a_flush_or_a_home_that_fails_ends_writes() {
+fn a_flush_or_a_pi_block_that_fails_ends_writes() {
     for is_flush in [true, false] {
         let (mut store, mut pages) = open();
         write_whole(&mut store, &mut pages);
@@ -215,14 +218,14 @@ fn a_flush_or_a_home_that_fails_ends_writes() {
             store.rest(Rest::Drain);
             let mut changed = Sectors::default();
             changed.add(0);
-            let write_home = Action::WriteHome {
+            let write_back = Action::WriteBack {
                 slot: 0,
                 group: 0,
                 part: changed.part(Unit::SECTOR),
                 fua: false,
             };
-            assert_eq!(store.poll(), Some(write_home));
-            store.home_written(0, false);
+            assert_eq!(store.poll(), Some(write_back));
+            store.written_back(0, false);
         }
         assert!(store.has_failed() && !store.is_clean());
         assert_eq!(store.poll(), None);
@@ -296,7 +299,7 @@ fn failed_data_are_read_back() {
         assert_eq!(store.poll(), Some(Action::ReadBack(0)));
         store.settle(0, |_| crc, &mut pages);
         assert_eq!(store.poll(), FAILED);
-        let tuple = group::tuple(pages.home(0), 0);
+        let tuple = group::tuple(pages.pi_block(0), 0);
         assert_eq!(seal().check(&tuple, 0, 7), verdict);
         assert!(!store.has_failed());
     }
@@ -339,8 +342,11 @@ fn a_block_whose_first_write_has_failed_is_fresh() {
     for fua in [false, true] {
         let (mut store, mut pages) = open();
         store.submit(request(Kind::Write { fua }, 0, 1)).unwrap();
-        assert_eq!(store.poll(), Some(Action::ReadHome { slot: 0, group: 0 }));
-        store.home_read(0, true);
+        assert_eq!(
+            store.poll(),
+            Some(Action::ReadPiBlock { slot: 0, group: 0 })
+        );
+        store.pi_block_read(0, true);
         assert_eq!(
             store.poll(),
             Some(Action::WriteRecord {
@@ -371,7 +377,7 @@ fn nothing_is_durable_after_a_write_with_fua_that_has_failed() {
         let mut store = ArrayStore::<4, 4>::in_arrays(seal(), ring, is_volatile);
         let [bad, other] = [0, 1].map(|block| store.submit(request(FUA, block, 1)).unwrap());
         store.poll();
-        store.home_read(0, true);
+        store.pi_block_read(0, true);
         while store.poll().is_some() {}
         store.record_written(true);
         while store.poll().is_some() {}
@@ -404,9 +410,9 @@ fn nothing_is_durable_after_a_write_with_fua_that_has_failed() {
 /// has done nothing.
 #[test]
 fn steps_of_a_growth_that_fail_end_writes() {
-    let homes = Step::Homes { first: 4, count: 1 };
+    let pi_blocks = Step::PiBlocks { first: 4, count: 1 };
     for (step, ends) in [
-        (homes, [false, false]),
+        (pi_blocks, [false, false]),
         (Step::Flush, [true, true]),
         (Step::Copy, [false, true]),
         (Step::Superblock, [false, true]),
@@ -434,8 +440,8 @@ fn reads_go_on_after_a_flush_that_has_failed() {
         pages.1 = group * 256;
         store.submit(request(WRITE, pages.1, 1)).unwrap();
         let slot = group as usize;
-        assert_eq!(store.poll(), Some(Action::ReadHome { slot, group }));
-        store.home_read(slot, true);
+        assert_eq!(store.poll(), Some(Action::ReadPiBlock { slot, group }));
+        store.pi_block_read(slot, true);
         assert!(matches!(
             store.poll(),
             Some(Action::WriteRecord { fua: true, .. })
@@ -455,12 +461,12 @@ fn reads_go_on_after_a_flush_that_has_failed() {
     let mut is_flushed = false;
     loop {
         match store.poll() {
-            Some(Action::WriteHome { slot, .. }) => store.home_written(slot, true),
+            Some(Action::WriteBack { slot, .. }) => store.written_back(slot, true),
             Some(Action::Flush) => {
                 store.flushed(false);
                 is_flushed = true;
             }
-            Some(Action::ReadHome { slot, group: 2 }) => break store.home_read(slot, true),
+            Some(Action::ReadPiBlock { slot, group: 2 }) => break store.pi_block_read(slot, true),
             other => panic!("{other:?}"),
         }
     }

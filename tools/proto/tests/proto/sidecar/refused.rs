@@ -45,16 +45,16 @@ fn carry_out(
         let is_refused = *left == Some(0);
         *left = left.and_then(|left| left.checked_sub(1));
         match action {
-            Action::ReadHome { slot, group } => {
+            Action::ReadPiBlock { slot, group } => {
                 group::format(&mut pages.0[slot], group, &seal(), group::Blank::Unknown);
-                store.home_read(slot, !is_refused);
+                store.pi_block_read(slot, !is_refused);
             }
             Action::WriteRecord { .. } if is_refused => store.record_refused(),
             Action::WriteRecord { .. } => store.record_written(true),
             Action::Data { ticket, .. } if is_refused => store.data_refused(ticket, pages),
             Action::Data { ticket, .. } => store.data_done(ticket, true, pages),
-            Action::WriteHome { slot, .. } if is_refused => store.home_refused(slot),
-            Action::WriteHome { slot, .. } => store.home_written(slot, true),
+            Action::WriteBack { slot, .. } if is_refused => store.write_back_refused(slot),
+            Action::WriteBack { slot, .. } => store.written_back(slot, true),
             Action::Flush if is_refused => store.flush_refused(),
             Action::Flush => store.flushed(true),
             Action::ReadBack(_) | Action::Answer { .. } => panic!("{action:?}"),
@@ -145,7 +145,7 @@ fn what_cannot_be_read_back_for_now_is_not_lost() {
         let (mut store, mut pages) = open();
         let ticket = store.submit(request(WRITE, 0, 1)).unwrap();
         while store.poll() != Some(Action::Data { ticket, fua: false }) {
-            store.home_read(0, true);
+            store.pi_block_read(0, true);
             store.record_written(true);
         }
         store.data_done(ticket, false, &mut pages);
@@ -177,7 +177,7 @@ fn writes_that_have_failed_are_read_back_one_after_the_other() {
     let (mut store, mut pages) = open();
     let tickets = [0, 1].map(|block| store.submit(request(WRITE, block, 1)).unwrap());
     store.poll();
-    store.home_read(0, true);
+    store.pi_block_read(0, true);
     while store.poll().is_some() {}
     store.record_written(true);
     while store.poll().is_some() {}

@@ -27,13 +27,13 @@ fn carry_out(store: &mut ArrayStore<4, 4>, pages: &mut Pages) -> Vec<Action> {
     let mut all = Vec::new();
     while let Some(action) = store.poll() {
         match action {
-            Action::ReadHome { slot, group } => {
+            Action::ReadPiBlock { slot, group } => {
                 group::format(&mut pages.0[slot], group, &seal(), group::Blank::Zeroes(0));
-                store.home_read(slot, true);
+                store.pi_block_read(slot, true);
             }
             Action::WriteRecord { .. } => store.record_written(true),
             Action::Data { ticket, .. } => store.data_done(ticket, true, pages),
-            Action::WriteHome { slot, .. } => store.home_written(slot, true),
+            Action::WriteBack { slot, .. } => store.written_back(slot, true),
             Action::Flush => store.flushed(true),
             Action::ReadBack(_) | Action::Answer { .. } => {}
         }
@@ -75,7 +75,7 @@ fn a_device_at_rest_writes_a_mark_and_then_empties_its_journal() {
     idle.worked();
     (0..6).for_each(|_| assert_eq!(tick(&mut idle), []));
     let last = tick(&mut idle);
-    assert!(matches!(last[0], Action::WriteHome { .. }), "{last:?}");
+    assert!(matches!(last[0], Action::WriteBack { .. }), "{last:?}");
     assert_eq!(last[1..], [Action::Flush, mark(4, 4)]);
     assert!(store.is_clean() && !store.gains_by_rest());
 }
@@ -89,7 +89,7 @@ fn a_write_that_has_failed_holds_back_what_was_flushed_until_it_is_settled() {
         store.submit(request(WRITE, block, 1)).unwrap();
         loop {
             match store.poll().unwrap() {
-                Action::ReadHome { slot, .. } => store.home_read(slot, true),
+                Action::ReadPiBlock { slot, .. } => store.pi_block_read(slot, true),
                 Action::WriteRecord { head, .. } => {
                     store.record_written(true);
                     if block == 9 {

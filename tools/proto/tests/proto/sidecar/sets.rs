@@ -3,9 +3,9 @@
 //! Sets of requests, slots of PI blocks, and who carries out a request.
 
 use proto::sidecar::{
-    arrival::Arrival,
-    homes::{
-        Homes,
+    inline_submit::InlineSubmit,
+    pi_cache::{
+        PiCache,
         Slot, //
     },
     record::Unit,
@@ -51,66 +51,66 @@ fn a_set_has_what_was_added() {
 /// A group is given the same slot as long as that is free, and another one else.
 #[test]
 fn groups_have_a_first_choice() {
-    let mut homes = Homes::new([Slot::default(); 4]);
-    let pin = |homes: &mut Homes<_>, group| homes.pin([Some(group), None]).unwrap()[0].unwrap();
-    assert_eq!([6, 1, 5].map(|group| pin(&mut homes, group)), [2, 1, 3]);
+    let mut cache = PiCache::new([Slot::default(); 4]);
+    let pin = |cache: &mut PiCache<_>, group| cache.pin([Some(group), None]).unwrap()[0].unwrap();
+    assert_eq!([6, 1, 5].map(|group| pin(&mut cache, group)), [2, 1, 3]);
     // Again: the slot that it has, be it the first choice or not.
-    assert_eq!([6, 1, 5].map(|group| pin(&mut homes, group)), [2, 1, 3]);
+    assert_eq!([6, 1, 5].map(|group| pin(&mut cache, group)), [2, 1, 3]);
     // Two groups with the same first choice, at once: all or none.
-    assert!(homes.pin([Some(0), Some(4)]).is_none());
-    assert_eq!(homes.start_load(), Some((1, 1)));
-    (0..2).for_each(|_| homes.unpin(3));
-    homes.end_load(3, true);
-    assert_eq!(homes.pin([Some(0), Some(4)]), Some([Some(0), Some(3)]));
+    assert!(cache.pin([Some(0), Some(4)]).is_none());
+    assert_eq!(cache.start_load(), Some((1, 1)));
+    (0..2).for_each(|_| cache.unpin(3));
+    cache.end_load(3, true);
+    assert_eq!(cache.pin([Some(0), Some(4)]), Some([Some(0), Some(3)]));
 }
 
 #[test]
 fn slots_are_counted_as_they_are() {
-    let mut homes = Homes::new([Slot::default(); 4]);
-    let counts = |homes: &Homes<[Slot; 4]>| (homes.dirty_count(), homes.writing_count());
-    let write = |homes: &mut Homes<_>| {
-        let started = homes.start_write(Unit::BLOCK);
+    let mut cache = PiCache::new([Slot::default(); 4]);
+    let counts = |cache: &PiCache<[Slot; 4]>| (cache.dirty_count(), cache.writing_count());
+    let write = |cache: &mut PiCache<_>| {
+        let started = cache.start_write(Unit::BLOCK);
         started.map(|(slot, group, _)| (slot, group))
     };
-    homes.pin([Some(0), Some(1)]).unwrap();
+    cache.pin([Some(0), Some(1)]).unwrap();
     assert_eq!(
-        [homes.start_load(), homes.start_load()],
+        [cache.start_load(), cache.start_load()],
         [Some((0, 0)), Some((1, 1))]
     );
-    assert_eq!(homes.start_load(), None);
-    (0..2).for_each(|slot| homes.end_load(slot, true));
-    homes.dirty(0, 0, 5);
-    homes.dirty(0, 1, 4);
-    homes.dirty(1, 0, 6);
-    assert_eq!((counts(&homes), homes.floor()), ((2, 0), Some(4)));
-    assert_eq!(write(&mut homes), Some((0, 0)));
-    assert_eq!(counts(&homes), (2, 1));
+    assert_eq!(cache.start_load(), None);
+    (0..2).for_each(|slot| cache.end_load(slot, true));
+    cache.dirty(0, 0, 5);
+    cache.dirty(0, 1, 4);
+    cache.dirty(1, 0, 6);
+    assert_eq!((counts(&cache), cache.floor()), ((2, 0), Some(4)));
+    assert_eq!(write(&mut cache), Some((0, 0)));
+    assert_eq!(counts(&cache), (2, 1));
     // It changes while it is written.
-    homes.dirty(0, 2, 7);
-    homes.end_write(0, true);
-    assert_eq!((counts(&homes), homes.floor()), ((2, 0), Some(6)));
+    cache.dirty(0, 2, 7);
+    cache.end_write(0, true);
+    assert_eq!((counts(&cache), cache.floor()), ((2, 0), Some(6)));
     assert_eq!(
-        [write(&mut homes), write(&mut homes)],
+        [write(&mut cache), write(&mut cache)],
         [Some((1, 1)), Some((0, 0))]
     );
-    assert_eq!((counts(&homes), write(&mut homes)), ((2, 2), None));
-    homes.end_write(1, false);
-    homes.end_write(0, true);
-    assert_eq!((counts(&homes), homes.floor()), ((1, 0), Some(6)));
-    write(&mut homes).unwrap();
-    homes.end_write(1, true);
-    assert_eq!((counts(&homes), homes.floor()), ((0, 0), None));
+    assert_eq!((counts(&cache), write(&mut cache)), ((2, 2), None));
+    cache.end_write(1, false);
+    cache.end_write(0, true);
+    assert_eq!((counts(&cache), cache.floor()), ((1, 0), Some(6)));
+    write(&mut cache).unwrap();
+    cache.end_write(1, true);
+    assert_eq!((counts(&cache), cache.floor()), ((0, 0), None));
 }
 
 /// Requests that come alone are carried out at once; the worker looks now and then.
 #[test]
 fn requests_that_come_alone_are_carried_out_at_once() {
-    let first = Arrival::default();
+    let first = InlineSubmit::default();
     assert_eq!(first.at_once(), None);
     let mut alone = first.after_worker(1);
     let mut at_once = 0;
     while let Some(next) = alone.at_once() {
-        alone = Arrival::from_raw(next.into_raw());
+        alone = InlineSubmit::from_raw(next.into_raw());
         at_once += 1;
     }
     assert_eq!(at_once, 16);
@@ -121,7 +121,7 @@ fn requests_that_come_alone_are_carried_out_at_once() {
     }
 }
 
-/// Each pair of tuples is in the part that is written home, which has no sector too much.
+/// Each pair of tuples is in the part that is written back, which has no sector too much.
 #[test]
 fn a_part_has_the_sectors_that_have_changed() {
     assert_eq!(Sectors::default().part(Unit::SECTOR), Part::WHOLE);
@@ -144,23 +144,23 @@ fn a_part_has_the_sectors_that_have_changed() {
 /// What changes while a PI block is being written is written the next time, and nothing is left
 /// out after a write that has failed.
 #[test]
-fn a_write_home_has_what_has_changed_since_the_last_one() {
-    let mut homes = Homes::new([Slot::default(); 2]);
-    homes.pin([Some(0), None]).unwrap();
-    homes.start_load().unwrap();
-    homes.end_load(0, true);
-    let write = |homes: &mut Homes<_>| homes.start_write(Unit::SECTOR).map(|(_, _, p)| p.bytes());
-    homes.dirty(0, 40, 7);
-    assert_eq!(write(&mut homes), Some(512..1024));
-    homes.dirty(0, 255, 9);
-    homes.dirty(0, 224, 8);
-    assert_eq!((write(&mut homes), homes.floor()), (None, Some(7)));
-    homes.end_write(0, true);
-    assert_eq!(homes.floor(), Some(8));
-    assert_eq!(write(&mut homes), Some(3584..4096));
-    homes.end_write(0, false);
-    assert_eq!((homes.floor(), homes.dirty_count()), (Some(8), 1));
-    assert_eq!(write(&mut homes), Some(0..4096));
-    homes.end_write(0, true);
-    assert_eq!((homes.floor(), homes.dirty_count()), (None, 0));
+fn a_write_back_has_what_has_changed_since_the_last_one() {
+    let mut cache = PiCache::new([Slot::default(); 2]);
+    cache.pin([Some(0), None]).unwrap();
+    cache.start_load().unwrap();
+    cache.end_load(0, true);
+    let write = |cache: &mut PiCache<_>| cache.start_write(Unit::SECTOR).map(|(_, _, p)| p.bytes());
+    cache.dirty(0, 40, 7);
+    assert_eq!(write(&mut cache), Some(512..1024));
+    cache.dirty(0, 255, 9);
+    cache.dirty(0, 224, 8);
+    assert_eq!((write(&mut cache), cache.floor()), (None, Some(7)));
+    cache.end_write(0, true);
+    assert_eq!(cache.floor(), Some(8));
+    assert_eq!(write(&mut cache), Some(3584..4096));
+    cache.end_write(0, false);
+    assert_eq!((cache.floor(), cache.dirty_count()), (Some(8), 1));
+    assert_eq!(write(&mut cache), Some(0..4096));
+    cache.end_write(0, true);
+    assert_eq!((cache.floor(), cache.dirty_count()), (None, 0));
 }

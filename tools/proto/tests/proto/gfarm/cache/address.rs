@@ -3,6 +3,7 @@
 //! Addresses of nodes.
 
 use proto::gfarm::cache::address::{
+    random_qkey,
     Address,
     NodeId,
     Port, //
@@ -52,6 +53,21 @@ fn each_part_has_its_range() {
         if let Some(made) = made {
             assert_eq!(made.to_bytes(), bytes);
         }
+    }
+}
+
+#[test]
+fn a_random_key_is_one_that_programs_may_use() {
+    for (random, qkey) in [
+        (0, 1),
+        (1, 1),
+        (0x8000_0000, 1),
+        (0x8000_0001, 1),
+        (0x1234_5678_9abc_def0, 0x1abc_def0),
+        (u64::MAX, 0x7fff_ffff),
+    ] {
+        assert_eq!(random_qkey(random), qkey, "{random:x}");
+        assert!(Address::new(gid(1), 0, 17, qkey, 0).is_some());
     }
 }
 

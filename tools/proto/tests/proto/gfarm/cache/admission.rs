@@ -7,7 +7,7 @@ use proto::gfarm::cache::{
     admission::{
         Admission,
         Credits,
-        Guest,
+        PeerLoad,
         CREDITS_FIRST,
         CREDITS_MAX, //
     },
@@ -25,7 +25,7 @@ const MIB: u64 = 1 << 20;
 #[test]
 fn one_peer_has_no_more_than_its_credits() {
     let mut admission = Admission::new(128, 0);
-    let (mut one, mut other) = (Guest::NEW, Guest::NEW);
+    let (mut one, mut other) = (PeerLoad::NEW, PeerLoad::NEW);
     for _ in 0..CREDITS_MAX {
         assert_eq!(admission.admit(&mut one, MIB, 0), Ok(()));
     }
@@ -40,19 +40,19 @@ fn one_peer_has_no_more_than_its_credits() {
 fn the_capacity_is_shared_by_those_who_are_served() {
     let mut admission = Admission::new(12, 0);
     assert_eq!(admission.credits(), 12);
-    let mut guests = [Guest::NEW; 20];
+    let mut peers = [PeerLoad::NEW; 20];
     let shares = [12, 6, 4, 3, 2, 2, 1, 1, 1, 1, 1, 1];
-    for (guest, share) in guests.iter_mut().zip(shares) {
-        assert_eq!(admission.admit(guest, 1, 0), Ok(()));
+    for (load, share) in peers.iter_mut().zip(shares) {
+        assert_eq!(admission.admit(load, 1, 0), Ok(()));
         assert_eq!(admission.credits(), share);
     }
     assert!(
-        admission.admit(&mut guests[12], 1, 0).is_err(),
+        admission.admit(&mut peers[12], 1, 0).is_err(),
         "12 are served"
     );
-    for guest in &mut guests {
-        admission.release(guest);
-        admission.release(guest);
+    for load in &mut peers {
+        admission.release(load);
+        admission.release(load);
     }
     assert_eq!(
         admission,
@@ -64,7 +64,7 @@ fn the_capacity_is_shared_by_those_who_are_served() {
 #[test]
 fn a_node_without_capacity_serves_none() {
     let mut admission = Admission::new(0, 0);
-    assert!(admission.admit(&mut Guest::default(), 1, 0).is_err());
+    assert!(admission.admit(&mut PeerLoad::default(), 1, 0).is_err());
     assert_eq!(admission.credits(), 1, "who asks is told why");
 }
 
@@ -75,11 +75,11 @@ fn the_rate_is_kept_on_the_average() {
     let mut now_us = 5_000_000;
     let mut sent = 0;
     while now_us < 15_000_000 {
-        let mut guest = Guest::NEW;
-        match admission.admit(&mut guest, MIB, now_us) {
+        let mut load = PeerLoad::NEW;
+        match admission.admit(&mut load, MIB, now_us) {
             Ok(()) => {
                 sent += 1;
-                admission.release(&mut guest);
+                admission.release(&mut load);
             }
             Err(Answer::Busy { wait_ms }) => {
                 assert!((1..=1000).contains(&wait_ms));
@@ -94,28 +94,28 @@ fn the_rate_is_kept_on_the_average() {
 #[test]
 fn bytes_may_be_paid_when_it_is_known_how_many_are_sent() {
     let mut admission = Admission::new(4, MIB);
-    let mut guest = Guest::NEW;
-    assert!(guest.is_idle());
+    let mut load = PeerLoad::NEW;
+    assert!(load.is_idle());
     assert_eq!(admission.pay(MIB, 0), Ok(()));
     // What sends nothing is admitted although too much was sent.
-    assert_eq!(admission.admit(&mut guest, 0, 1), Ok(()));
-    assert!(!guest.is_idle());
+    assert_eq!(admission.admit(&mut load, 0, 1), Ok(()));
+    assert!(!load.is_idle());
     let busy = Err(Answer::Busy { wait_ms: 900 });
     assert_eq!(admission.pay(4096, 1), busy);
     assert_eq!(admission.pay(0, 1), Ok(()));
     assert_eq!(admission.pay(4096, 900_001), Ok(()));
-    admission.release(&mut guest);
-    assert!(guest.is_idle());
+    admission.release(&mut load);
+    assert!(load.is_idle());
 }
 
 #[test]
 fn a_large_request_is_admitted_at_any_rate() {
     let mut admission = Admission::new(1, 1);
-    let mut guest = Guest::NEW;
-    assert_eq!(admission.admit(&mut guest, u64::MAX, 0), Ok(()));
-    admission.release(&mut guest);
+    let mut load = PeerLoad::NEW;
+    assert_eq!(admission.admit(&mut load, u64::MAX, 0), Ok(()));
+    admission.release(&mut load);
     let busy = Err(Answer::Busy { wait_ms: 1000 });
-    assert_eq!(admission.admit(&mut guest, 1, 1), busy);
+    assert_eq!(admission.admit(&mut load, 1, 1), busy);
 }
 
 proptest! {
@@ -125,17 +125,17 @@ proptest! {
         steps in prop::collection::vec((0usize..8, any::<bool>()), 0..200),
     ) {
         let mut admission = Admission::new(capacity, 0);
-        let (mut guests, mut counts) = ([Guest::NEW; 8], [0u16; 8]);
+        let (mut peers, mut counts) = ([PeerLoad::NEW; 8], [0u16; 8]);
         for (who, is_new) in steps {
-            let guest = &mut guests[who];
+            let load = &mut peers[who];
             if is_new {
                 let credits = admission.credits();
                 let is_free = counts.iter().sum::<u16>() < capacity && counts[who] < credits;
-                let admitted = admission.admit(guest, MIB, 0);
+                let admitted = admission.admit(load, MIB, 0);
                 prop_assert_eq!(admitted.is_ok(), is_free);
                 counts[who] += u16::from(is_free);
             } else {
-                admission.release(guest);
+                admission.release(load);
                 counts[who] = counts[who].saturating_sub(1);
             }
             let sharers = counts.iter().filter(|count| **count > 0).count().max(1) as u16;

@@ -11,7 +11,10 @@ use proto::gfarm::cache::{
         Answer,
         Refusal, //
     },
-    responder::Discarded,
+    responder::{
+        Discarded,
+        Refused, //
+    },
     wire::Rejected, //
 };
 
@@ -36,23 +39,25 @@ fn each_counter_has_a_name_of_its_own_and_a_line_in_the_manual() {
 
 #[test]
 fn each_reason_to_drop_a_datagram_is_counted_apart() {
-    let rejected = [
+    let refused = [
         Rejected::Length,
         Rejected::Magic,
         Rejected::Version,
         Rejected::Kind,
         Rejected::Code,
         Rejected::From,
-    ];
+    ]
+    .map(Refused::Rejected)
+    .into_iter();
+    let refused = refused.chain([Refused::Receiver]);
     let discarded = [
-        Discarded::Receiver,
         Discarded::Sender,
         Discarded::Address,
         Discarded::Repeated,
         Discarded::Body,
     ];
     let ignored = [Ignored::Full, Ignored::Unasked];
-    let counters = rejected.map(Counter::from).into_iter();
+    let counters = refused.map(Counter::from);
     let counters = counters.chain(discarded.map(Counter::from));
     let counters: Vec<_> = counters.chain(ignored.map(Counter::from)).collect();
     let different: HashSet<_> = counters.iter().copied().collect();

@@ -62,10 +62,13 @@ fn a_gid_is_first_or_last() {
 fn a_line_that_begins_with_a_gid_may_leave_out_what_nodes_have_in_common() {
     let address = |lid, qkey, sl| Ok(Edit::Add(Address::new(gid(1), lid, 17, qkey, sl).unwrap()));
     for (line, expected) in [
-        ("add gid=fe80::1 qpn=17", address(0, 222, 7)),
-        ("gid=fe80::1 qpn=17", address(0, 222, 7)),
-        ("gid=fe80::1 lid=3 qpn=17", address(3, 222, 7)),
-        ("gid=fe80::1 qpn=17 sl=2 state=alive", address(0, 222, 2)),
+        ("add gid=fe80::1 qpn=17 qkey=5", address(0, 5, 7)),
+        ("gid=fe80::1 qpn=17 qkey=5", address(0, 5, 7)),
+        ("gid=fe80::1 lid=3 qpn=17 qkey=5", address(3, 5, 7)),
+        (
+            "gid=fe80::1 qpn=17 qkey=5 sl=2 state=alive",
+            address(0, 5, 2),
+        ),
         ("gid=fe80::1 qpn=17 psn=0 qkey=111", address(0, 111, 7)),
     ] {
         assert_eq!(all(&format!("{line}\n")), [expected], "{line}");
@@ -100,6 +103,8 @@ fn what_is_partly_right_is_refused() {
         "remove all",
         "add qpn=17",
         "add gid=fe80::1",
+        "add gid=fe80::1 qpn=17",
+        "gid=fe80::1 qpn=17",
         "add gid=fe80::1 qpn=x",
         "add gid=fe80::1 qpn=17 qkey=0",
         "add gid=fe80::1 qpn=17 sl=16",

@@ -198,3 +198,36 @@ fn what_has_no_room_is_not_sealed() {
 fn a_key_is_not_shown() {
     assert_eq!(format!("{:?}", key()), "Key { .. }");
 }
+
+#[test]
+fn a_key_is_read_from_32_digits() {
+    let read = |text: &str| {
+        let mut read = Key::empty();
+        read.read(text.as_bytes()).then_some(read)
+    };
+    let digits = "000102030405060708090A0b0c0d0e0f";
+    assert_eq!(read(digits), Some(key()));
+    assert_eq!(read(&format!("{digits}\n")), Some(key()));
+    let last = Key::new(b"\xff\xee\xdd\xcc\xbb\xaa\x99\x88\x77\x66\x55\x44\x33\x22\x11\0");
+    assert_eq!(read("ffeeddccbbaa99887766554433221100"), Some(last));
+    for wrong in [
+        "",
+        &digits[1..],
+        &digits.replace('f', "g"),
+        &format!(" {}", &digits[1..]),
+        &format!("+{}", &digits[1..]),
+        &format!("{digits}0"),
+        &format!("{digits}00"),
+        &format!("{digits}\n\n"),
+    ] {
+        assert_eq!(read(wrong), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_key_is_wiped_when_it_is_dropped() {
+    assert!(core::mem::needs_drop::<Key>());
+    let mut key = key();
+    key.wipe();
+    assert_eq!(key, Key::new(&[0; Key::LEN]));
+}

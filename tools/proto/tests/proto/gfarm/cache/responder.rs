@@ -28,16 +28,17 @@ use proto::gfarm::cache::{
         REQUEST_LEN, //
     },
     responder::{
+        open,
         receive,
         serve,
         take_of_content,
         Cached,
         Discarded,
         Received,
+        Refused,
         Serve, //
     },
     wire::{
-        open,
         seal,
         Head,
         Kind,
@@ -103,9 +104,9 @@ type Table = Members<Vec<PeerPlace>>;
 
 /// Receives a datagram at node 2, which has come from a queue pair of node 1's port.
 fn received(bytes: &[u8], table: &mut Table, qpn: u32) -> Taken {
-    let datagram = open(bytes, &key()).map_err(Refused::Rejected)?;
+    let datagram = open(bytes, node(2), &key()).map_err(Dropped::Refused)?;
     let admit = |head: &Head| table.admit(head.from, address(1).port(), qpn, head.sequence);
-    match receive(&datagram, node(2), admit).map_err(Refused::Discarded)? {
+    match receive(&datagram, admit).map_err(Dropped::Discarded)? {
         Received::Request(from, request) => {
             assert_eq!(from, address(1));
             Ok(request)
@@ -115,15 +116,15 @@ fn received(bytes: &[u8], table: &mut Table, qpn: u32) -> Taken {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refused {
-    Rejected(Rejected),
+enum Dropped {
+    Refused(Refused),
     Discarded(Discarded),
 }
 
-type Taken = Result<Result<Request, RequestId>, Refused>;
+type Taken = Result<Result<Request, RequestId>, Dropped>;
 
 fn discarded(why: Discarded) -> Taken {
-    Err(Refused::Discarded(why))
+    Err(Dropped::Discarded(why))
 }
 
 #[test]
@@ -147,13 +148,13 @@ const DAMAGES: [fn(&mut Vec<u8>); 4] = [
         bytes[0] ^= 1;
         forged(bytes);
     },
-    // The code.
-    |bytes| *bytes.last_mut().unwrap() ^= 1,
     // Receiver.
     |bytes| {
         bytes[16] ^= 1;
         forged(bytes);
     },
+    // The code.
+    |bytes| *bytes.last_mut().unwrap() ^= 1,
     // A field: the time limit.
     |bytes| {
         bytes[TIMEOUT..TIMEOUT + 2].fill(0);
@@ -169,21 +170,21 @@ fn each_check_refuses_before_the_next_one_looks() {
     let damaged = |which: &[usize]| {
         let mut bytes = datagram(5).to_vec();
         // The code is damaged last, as the other ways make it right.
-        let (code, others): (Vec<usize>, Vec<usize>) = which.iter().partition(|d| **d == 1);
+        let (code, others): (Vec<usize>, Vec<usize>) = which.iter().partition(|d| **d == 2);
         for damage in others.into_iter().chain(code) {
             DAMAGES[damage](&mut bytes);
         }
         bytes
     };
     let (mut empty, mut known) = (table(false), table(true));
-    let rejected = |why| Err(Refused::Rejected(why));
+    let rejected = |why| Err(Dropped::Refused(Refused::Rejected(why)));
     let at = |which: &[usize], table: &mut Table, qpn| received(&damaged(which), table, qpn);
     let magic = at(&[0, 1, 2, 3], &mut empty, 18);
     assert_eq!(magic, rejected(Rejected::Magic));
-    let code = at(&[1, 2, 3], &mut empty, 18);
+    let receiver = at(&[1, 2, 3], &mut empty, 18);
+    assert_eq!(receiver, Err(Dropped::Refused(Refused::Receiver)));
+    let code = at(&[2, 3], &mut empty, 18);
     assert_eq!(code, rejected(Rejected::Code));
-    let receiver = at(&[2, 3], &mut empty, 18);
-    assert_eq!(receiver, discarded(Discarded::Receiver));
     assert_eq!(at(&[3], &mut empty, 18), discarded(Discarded::Sender));
     assert_eq!(at(&[3], &mut known, 18), discarded(Discarded::Address));
     // What was refused so far has used no number up; an invalid request does.
@@ -216,7 +217,7 @@ fn a_datagram_to_no_node_is_no_request() {
     bytes[16..24].fill(0);
     forged(&mut bytes);
     let result = received(&bytes, &mut table(true), QPN);
-    assert_eq!(result, discarded(Discarded::Receiver));
+    assert_eq!(result, Err(Dropped::Refused(Refused::Receiver)));
 }
 
 /// What is served of the pages 0 to 7 and 255 of a chunk.

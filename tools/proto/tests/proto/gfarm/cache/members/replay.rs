@@ -28,12 +28,13 @@ use proto::gfarm::cache::{
         Role, //
     },
     responder::{
+        open,
         receive,
         Discarded,
-        Received, //
+        Received,
+        Refused, //
     },
     wire::{
-        open,
         seal,
         Head,
         Kind,
@@ -57,6 +58,7 @@ use super::{
 /// The fate of a datagram at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
+    NotRead(Refused),
     Discarded(Discarded),
     Ignored(Ignored),
     /// Taken, and `Hello` was answered or not.
@@ -123,11 +125,13 @@ fn each_kind(to: NodeId) -> [(Kind, Vec<u8>); 5] {
 
 /// A node takes a datagram that has come from where node 1 is, as the driver does.
 fn take(me: &mut Table, bytes: &[u8], now_us: u64) -> Outcome {
-    let datagram = open(bytes, &key()).unwrap();
+    let datagram = match open(bytes, me.me().node, &key()) {
+        Ok(datagram) => datagram,
+        Err(why) => return Outcome::NotRead(why),
+    };
     let source = (address(1).port(), 17);
-    let receiver = me.me().node;
     let admit = |head: &Head| me.admit(head.from, source.0, source.1, head.sequence);
-    match receive(&datagram, receiver, admit) {
+    match receive(&datagram, admit) {
         Err(why) => Outcome::Discarded(why),
         Ok(Received::Hello(hello, number)) => {
             let mut out = [0; BODY_LEN_MAX];
@@ -162,7 +166,7 @@ fn what_was_for_another_node_or_mount_counts_for_nothing() {
         }
         let before = known(&me);
         for (kind, bytes) in each_kind(node(3)) {
-            let dropped = Outcome::Discarded(Discarded::Receiver);
+            let dropped = Outcome::NotRead(Refused::Receiver);
             assert_eq!(take(&mut me, &bytes, 1), dropped, "{kind:?}");
             assert_eq!(known(&me), before, "{kind:?}");
         }

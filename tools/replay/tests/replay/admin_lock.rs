@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The turns of a session.
+//! The lock of a session.
 
-use proto::rnbd::turns::{
+use proto::rnbd::admin_lock::{
     record::{
         Event,
         Operation, //
     },
-    Turn,
-    Turns, //
+    LockMode,
+    LockState, //
 };
 
 use super::{
@@ -21,37 +21,37 @@ use super::{
 };
 
 const KIND: &str = "rnbd_client: turns";
-const ALL: [Turn; 3] = [Turn::Open, Turn::Close, Turn::Survey];
+const ALL: [LockMode; 3] = [LockMode::Open, LockMode::Close, LockMode::Validate];
 
-fn end(turns: &mut Traced<Turns>) {
-    if turns.step(Event::End) {
-        turns.did(Operation::Wake);
+fn end(lock: &mut Traced<LockState>) {
+    if lock.step(Event::Unlock) {
+        lock.did(Operation::Wake);
     }
 }
 
 /// What the threads of `rnbd_client` do.
 fn record(chance: &mut fastrand::Rng) -> Vec<Told<Operation>> {
-    let mut turns = Traced::new(Turns::NONE);
+    let mut lock = Traced::new(LockState::NONE);
     let mut held = Vec::new();
     for _ in 0..60 {
-        let turn = ALL[chance.usize(..3)];
+        let mode = ALL[chance.usize(..3)];
         match held.last() {
-            Some(turn) if chance.bool() => turns.did(match turn {
-                Turn::Open if chance.bool() => Operation::Use(*turn),
-                Turn::Survey if chance.bool() => Operation::Close(*turn),
-                Turn::Open | Turn::Survey => Operation::Open(*turn),
-                Turn::Close => Operation::Close(*turn),
+            Some(mode) if chance.bool() => lock.did(match mode {
+                LockMode::Open if chance.bool() => Operation::Use(*mode),
+                LockMode::Validate if chance.bool() => Operation::Close(*mode),
+                LockMode::Open | LockMode::Validate => Operation::Open(*mode),
+                LockMode::Close => Operation::Close(*mode),
             }),
             Some(_) if chance.bool() => {
                 held.pop();
-                end(&mut turns);
+                end(&mut lock);
             }
-            _ if turns.step(Event::Take(turn)) => held.push(turn),
+            _ if lock.step(Event::Lock(mode)) => held.push(mode),
             _ => {}
         }
     }
-    held.iter().for_each(|_| end(&mut turns));
-    turns.record
+    held.iter().for_each(|_| end(&mut lock));
+    lock.record
 }
 
 #[test]
@@ -82,22 +82,22 @@ fn a_step_with_another_word_is_found() {
 
 #[test]
 fn a_message_out_of_turn_is_found() {
-    let in_turn = |operation: fn(Turn) -> Operation, held: Turn| {
-        let mut turns = Traced::new(Turns::NONE);
-        turns.step(Event::Take(held));
-        turns.did(operation(held));
-        end(&mut turns);
-        turns.record
+    let under_lock = |operation: fn(LockMode) -> Operation, held: LockMode| {
+        let mut lock = Traced::new(LockState::NONE);
+        lock.step(Event::Lock(held));
+        lock.did(operation(held));
+        end(&mut lock);
+        lock.record
     };
     for held in ALL {
         let fits = [
-            held != Turn::Close,
-            held == Turn::Open,
-            held != Turn::Open, //
+            held != LockMode::Close,
+            held == LockMode::Open,
+            held != LockMode::Open, //
         ];
         let operations = [Operation::Open, Operation::Use, Operation::Close];
         for (operation, fits) in operations.into_iter().zip(fits) {
-            let mut record = in_turn(operation, held);
+            let mut record = under_lock(operation, held);
             assert_ne!(is_refused(KIND, &record), fits, "{record:?}");
             // After its end.
             record.remove(1);
@@ -109,11 +109,11 @@ fn a_message_out_of_turn_is_found() {
 
 #[test]
 fn a_turn_without_begin_or_end_is_found() {
-    let mut turns = Traced::new(Turns::NONE);
-    turns.step(Event::Take(Turn::Survey));
-    assert!(is_refused(KIND, &turns.record), "it has no end");
-    end(&mut turns);
-    assert_agrees(KIND, &turns.record);
-    end(&mut turns);
-    assert!(is_refused(KIND, &turns.record), "it has no begin");
+    let mut lock = Traced::new(LockState::NONE);
+    lock.step(Event::Lock(LockMode::Validate));
+    assert!(is_refused(KIND, &lock.record), "it has no end");
+    end(&mut lock);
+    assert_agrees(KIND, &lock.record);
+    end(&mut lock);
+    assert!(is_refused(KIND, &lock.record), "it has no begin");
 }

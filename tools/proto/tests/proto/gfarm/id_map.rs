@@ -3,14 +3,47 @@
 //! Whose a file is here.
 
 use proto::gfarm::{
-    options::Options,
-    owners::{
+    id_map::{
+        IdMap,
+        Maps,
         Mounter,
-        Owners,
         Standing,
-        INVALID_ID, //
+        Text,
+        INVALID_ID,
+        MAP_LEN_MAX, //
     },
+    options::Options,
 };
+
+#[derive(Debug, Default, PartialEq)]
+struct Bytes(Vec<u8>);
+
+impl Text for Bytes {
+    fn get(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> bool {
+        self.0.extend(bytes);
+        true
+    }
+}
+
+/// Returns what the options of a mount say.
+fn parse(text: &str) -> Result<(Options, Maps<Bytes>), String> {
+    let (mut options, mut maps) = (Options::default(), Maps::default());
+    for word in text.split(',') {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name.as_bytes(), Some(value.as_bytes())),
+            None => (word.as_bytes(), None),
+        };
+        let taken = maps.set(name, value);
+        taken
+            .unwrap_or_else(|| options.set(name, value))
+            .map_err(|e| e.to_string())?;
+    }
+    Ok((options, maps))
+}
 
 /// The number of who has none here.
 const NONE: u32 = INVALID_ID;
@@ -21,10 +54,10 @@ const MOUNTER: Mounter = Mounter {
 };
 
 fn owner(options: &str, user: &str, group: &str) -> (u32, u32) {
-    let options = Options::parse(options.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    let (options, maps) = parse(options).unwrap();
     (
-        MOUNTER.uid_of(user.as_bytes(), &options),
-        MOUNTER.gid_of(group.as_bytes(), &options),
+        MOUNTER.uid_of(user.as_bytes(), &options, &maps),
+        MOUNTER.gid_of(group.as_bytes(), &options, &maps),
     )
 }
 
@@ -51,10 +84,7 @@ fn names_have_the_numbers_that_the_options_say() {
 
 #[test]
 fn a_mount_is_for_who_mounts_unless_others_are_let_in() {
-    let standing = |text: &str, user| {
-        let options = Options::parse(text.as_bytes()).unwrap();
-        MOUNTER.standing(user, &options)
-    };
+    let standing = |text: &str, user| MOUNTER.standing(user, &parse(text).unwrap().0);
     for (text, others) in [
         ("user=u", Standing::Stranger),
         ("user=u,allow_other", Standing::Other),
@@ -71,13 +101,9 @@ fn a_mount_is_for_who_mounts_unless_others_are_let_in() {
 #[test]
 fn a_list_is_shown_as_it_was_given() {
     let text = "user=u,usermap=a.b@c/1+/2+x/4294967294,groupmap=g/0";
-    assert!(Options::parse(text.as_bytes()).is_err(), "a name is empty");
-    let text = text.replace("+/2", "");
-    let shown = Options::parse(text.as_bytes()).unwrap().to_string();
-    assert!(
-        shown.ends_with(",usermap=a.b@c/1+x/4294967294,groupmap=g/0"),
-        "{shown}"
-    );
+    assert!(parse(text).is_err(), "a name is empty");
+    let shown = parse(&text.replace("+/2", "")).unwrap().1.to_string();
+    assert_eq!(shown, ",usermap=a.b@c/1+x/4294967294,groupmap=g/0");
     for wrong in [
         "",
         "+",
@@ -92,39 +118,31 @@ fn a_list_is_shown_as_it_was_given() {
         "a\\b/1",
         "a/4294967295",
     ] {
-        assert_eq!(Owners::parse(wrong.as_bytes()), None, "{wrong}");
+        assert_eq!(IdMap::parse(wrong.as_bytes()), None, "{wrong}");
         for name in ["usermap", "groupmap"] {
-            let text = format!("user=u,{name}={wrong}");
-            let error = Options::parse(text.as_bytes()).err().map(|e| e.to_string());
-            let error = error.unwrap_or_else(|| panic!("{text}"));
+            let error = parse(&format!("user=u,{name}={wrong}")).err().unwrap();
             assert!(error.contains(name), "{error}");
         }
     }
-    let long = |len: usize| format!("user=u,usermap={}/1", "x".repeat(len));
-    assert!(Options::parse(long(255).as_bytes()).is_ok());
-    assert!(
-        Options::parse(long(256).as_bytes()).is_err(),
-        "no such name"
-    );
-    let many = |count: usize| format!("user=u,groupmap={}", vec!["ab/1"; count].join("+"));
-    assert!(Options::parse(many(102).as_bytes()).is_ok());
-    assert!(Options::parse(many(103).as_bytes()).is_err(), "514 bytes");
+    let long = |len: usize| parse(&format!("user=u,usermap={}/1", "x".repeat(len)));
+    assert!(long(255).is_ok());
+    assert!(long(256).is_err(), "no such name");
 }
 
 #[test]
 fn lists_that_are_given_in_parts_are_one() {
     let parts = "user=u,usermap=a/1,hosts=fs1/10.0.0.1,groupmap=g/2,\
                  usermap=b/3+c/4,hosts=fs2/::1,usermap=d/5";
-    let options = Options::parse(parts.as_bytes()).unwrap();
-    let shown = options.to_string();
-    let lists = ",usermap=a/1+b/3+c/4+d/5,groupmap=g/2,hosts=fs1/10.0.0.1+fs2/::1";
+    let (options, maps) = parse(parts).unwrap();
+    let shown = format!("{options}{maps}");
+    let lists = ",hosts=fs1/10.0.0.1+fs2/::1,usermap=a/1+b/3+c/4+d/5,groupmap=g/2";
     assert!(shown.ends_with(lists), "{shown}");
     assert_eq!(options.hosts().find(b"fs2"), Some("::1".parse().unwrap()));
-    let grown = |count: usize| vec!["usermap=abc/1"; count].join(",");
-    let fits = format!("user=u,{}", grown(85));
-    assert!(Options::parse(fits.as_bytes()).is_ok(), "509 bytes");
-    let over = format!("user=u,{}", grown(86));
-    assert!(Options::parse(over.as_bytes()).is_err(), "515 bytes");
+    let grown = |count: usize| parse(&vec!["groupmap=abcde/1"; count].join(","));
+    let (_, maps) = grown(MAP_LEN_MAX / 8).unwrap();
+    assert_eq!(maps.to_string().len(), ",groupmap=".len() + MAP_LEN_MAX - 1);
+    let error = grown(MAP_LEN_MAX / 8 + 1).err().unwrap();
+    assert!(error.contains("of up to 16384 bytes"), "{error}");
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::cell::RefCell;
 
 use proto::{
     common::errno::Errno,
-    rnbd::survey::{
+    rnbd::path_validation::{
         Answer,
-        Survey,
+        PathValidation,
         Verdict, //
     },
 };
@@ -22,8 +22,10 @@ const ALL: [Answer; 5] = [
 ];
 
 fn verdict(answers: &[Answer]) -> Verdict {
-    let survey = answers.iter().fold(Survey::default(), |s, a| s.with(*a));
-    survey.verdict()
+    let validation = answers
+        .iter()
+        .fold(PathValidation::default(), |s, a| s.with(*a));
+    validation.verdict()
 }
 
 #[test]

@@ -4,14 +4,14 @@
 //! devices.
 //!
 //! Stands for `rnbd/client/device/fence.rs` and `judge` of `rnbd/client/session/watcher.rs`. The
-//! decisions are those of `rnbd`'s `survey`.
+//! decisions are those of `rnbd`'s `path_validation`.
 
 use proto::common::errno::Errno;
 use proto::rnbd::{
     io_state::IoState,
-    survey::{
+    path_validation::{
         self,
-        Survey,
+        PathValidation,
         Verdict, //
     },
 };
@@ -29,17 +29,17 @@ use crate::{
 };
 
 impl Task {
-    /// Adds the messages that close what a survey has opened; returns whether there are any.
+    /// Adds the messages that close what a validation has opened; returns whether there are any.
     pub(super) fn close_again(&mut self) -> bool {
         if !matches!(self.purpose, Purpose::Validate { .. }) {
             return false;
         }
         let mut is_any = false;
         for asked in &mut self.asked {
-            if let survey::Answer::Opened(id) = asked.answer {
+            if let path_validation::Answer::Opened(id) = asked.answer {
                 self.steps.push_back(Step::Close(id));
                 // Once; the device is closed there.
-                asked.answer = survey::Answer::Refused;
+                asked.answer = path_validation::Answer::Refused;
                 is_any = true;
             }
         }
@@ -49,8 +49,8 @@ impl Task {
     /// Decides about a path whose server was asked for all devices: `judge` of the driver.
     pub(super) fn judge(&mut self) {
         let answers = self.asked.iter().map(|a| a.answer);
-        let survey = answers.fold(Survey::default(), Survey::with);
-        match survey.verdict() {
+        let validation = answers.fold(PathValidation::default(), PathValidation::with);
+        match validation.verdict() {
             Verdict::SameServer => self.verdict = Some(Ok(true)),
             // All were compared, and none differs.
             Verdict::AskOthers if self.is_compared => self.verdict = Some(Ok(true)),
@@ -67,15 +67,21 @@ impl Task {
 
 impl World {
     /// Handles the answer of a new path's server to OPEN of a device that should be open there.
-    pub(super) fn surveyed(&mut self, number: u64, device: usize, answer: Result<u64, Errno>) {
+    pub(super) fn device_validated(
+        &mut self,
+        number: u64,
+        device: usize,
+        answer: Result<u64, Errno>,
+    ) {
         let Some(task) = self.clients[self.at].tasks.get(number) else {
             return;
         };
         let (open, disconnects) = (task.number, task.disconnects);
-        let adopts = self.settings.broken(Mutation::SurveyAdopts);
+        let adopts = self.settings.broken(Mutation::ValidationAdopts);
         // CAST: the number of a device.
-        let answer = survey::Answer::new(open.unwrap_or(u32::MAX), answer.map(|id| id as u32));
-        if let (survey::Answer::Opened(id), true) = (answer, adopts) {
+        let answer =
+            path_validation::Answer::new(open.unwrap_or(u32::MAX), answer.map(|id| id as u32));
+        if let (path_validation::Answer::Opened(id), true) = (answer, adopts) {
             let io_state = IoState::Open(id);
             self.clients[self.at].devices[device].io_state = io_state;
         }
@@ -86,7 +92,7 @@ impl World {
                 answer,
                 disconnects,
             });
-            if answer == survey::Answer::Missing {
+            if answer == path_validation::Answer::Missing {
                 task.steps.clear();
             }
         }
@@ -101,12 +107,12 @@ impl World {
             return;
         };
         // CAST: the number of a device.
-        let others = survey::Answer::new(asked.number, answer.map(|id| id as u32));
+        let others = path_validation::Answer::new(asked.number, answer.map(|id| id as u32));
         if !asked.answer.is_of_the_server_that_says(others) {
             task.verdict = Some(Ok(false));
             task.steps.clear();
         }
-        if let (survey::Answer::Opened(id), true) = (others, others != asked.answer) {
+        if let (path_validation::Answer::Opened(id), true) = (others, others != asked.answer) {
             task.steps.push_front(Step::CloseOthers(id));
         }
     }
@@ -120,7 +126,7 @@ impl World {
         match verdict {
             Ok(true) => {
                 for asked in &task.asked {
-                    if asked.answer != survey::Answer::Same {
+                    if asked.answer != path_validation::Answer::Same {
                         self.not_open_there(asked.device, asked.number);
                     }
                 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The turns of a client's tasks: which of them may send at a time.
+//! The admin lock of a client: which of its tasks may send at a time.
 //!
-//! Stands for `rnbd/client/session/turn.rs`. The decisions are those of `rnbd`'s `turns`.
+//! Stands for `rnbd/client/session/admin_lock.rs`. The decisions are those of `rnbd`'s
+//! `admin_lock`.
 
 use proto::common::errno::Errno;
-use proto::rnbd::turns::Turn;
+use proto::rnbd::admin_lock::LockMode;
 use proto::rtrs::timeouts::ONE_PATH_ANSWER_MS;
 
 use super::{
@@ -23,21 +24,21 @@ use crate::{
     world::World, //
 };
 
-/// The turn of a task.
+/// The mode in which a task holds the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
-    turn: Option<Turn>,
+    mode: Option<LockMode>,
     /// It waits for one.
     pub(super) waits: bool,
 }
 
 impl Purpose {
-    /// The turn in which a task sends a message.
-    fn turn(&self, step: Step) -> Option<Turn> {
+    /// Returns the mode in which a task sends a message.
+    fn lock_mode(&self, step: Step) -> Option<LockMode> {
         match (self, step) {
-            (Self::Validate { .. }, _) => Some(Turn::Survey),
-            (_, Step::Info(Some(_)) | Step::Open(_)) => Some(Turn::Open),
-            (_, Step::Close(_)) => Some(Turn::Close),
+            (Self::Validate { .. }, _) => Some(LockMode::Validate),
+            (_, Step::Info(Some(_)) | Step::Open(_)) => Some(LockMode::Open),
+            (_, Step::Close(_)) => Some(LockMode::Close),
             _ => None,
         }
     }
@@ -45,8 +46,8 @@ impl Purpose {
 
 impl World {
     /// Says whether a task may send its next message; otherwise it waits.
-    pub(super) fn has_turn(&mut self, number: u64) -> bool {
-        let broken = self.settings.broken(Mutation::NoTurns);
+    pub(super) fn has_lock(&mut self, number: u64) -> bool {
+        let broken = self.settings.broken(Mutation::NoLock);
         let client = &mut self.clients[self.at];
         let Some(task) = client.tasks.get(number) else {
             return true;
@@ -54,32 +55,32 @@ impl World {
         let Some(step) = task.steps.front().copied() else {
             return true;
         };
-        // Each OPEN, with its question for the server's boot, has a turn of its own.
+        // Each OPEN, with its question for the server's boot, takes the lock anew.
         let is_opening = matches!(step, Step::Info(Some(_)));
-        let wanted = task.purpose.turn(step);
-        if task.held.turn == wanted && !is_opening {
+        let wanted = task.purpose.lock_mode(step);
+        if task.held.mode == wanted && !is_opening {
             return true;
         }
-        self.end_turn(number);
+        self.release_lock(number);
         let client = &mut self.clients[self.at];
-        let is_free = wanted.is_none_or(|turn| client.turns.take(turn) || broken);
+        let is_free = wanted.is_none_or(|mode| client.admin_lock.lock(mode) || broken);
         let Some(task) = client.tasks.get(number) else {
             return true;
         };
         let waited = task.held.waits;
         task.held.waits = !is_free;
         if is_free {
-            task.held.turn = wanted.filter(|_| !broken);
+            task.held.mode = wanted.filter(|_| !broken);
             return true;
         }
         if !waited {
             task.step += 1;
             let step = task.step;
             let limit_ms = match wanted {
-                Some(Turn::Survey) => ONE_PATH_ANSWER_MS.into(),
+                Some(LockMode::Validate) => ONE_PATH_ANSWER_MS.into(),
                 _ => 2 * ANSWER_MS,
             };
-            self.trace.reached("a message waits for its turn");
+            self.trace.reached("a message waits for the admin lock");
             note!(self, Client, "task {number} waits for {wanted:?}");
             let timeout = Event::TaskTimeout { task: number, step };
             self.after(limit_ms * MS, timeout);
@@ -95,7 +96,7 @@ impl World {
             _ => return false,
         };
         let mut devices = self.clients[self.at].devices.iter();
-        devices.any(|d| d.io_state.is_number(number)) && !self.settings.broken(Mutation::NoTurns)
+        devices.any(|d| d.io_state.is_number(number)) && !self.settings.broken(Mutation::NoLock)
     }
 
     /// Checks whether a device may be used with the number that the server has given it:
@@ -105,7 +106,7 @@ impl World {
         let broken = self.settings.broken(Mutation::NoDoubts);
         let client = &mut self.clients[self.at];
         let held = client.quarantine.held();
-        if !client.doubts.include(number, held != 0) || broken {
+        if !client.lost_closes.include(number, held != 0) || broken {
             return Ok(());
         }
         self.trace.reached("a number is in doubt");
@@ -117,17 +118,17 @@ impl World {
         Err(Errno::ECONNABORTED)
     }
 
-    /// Ends the turn of a task, if it has one.
-    pub(super) fn end_turn(&mut self, number: u64) {
+    /// Releases the lock, if the task holds it.
+    pub(super) fn release_lock(&mut self, number: u64) {
         let client = &mut self.clients[self.at];
-        let held = client.tasks.get(number).and_then(|t| t.held.turn.take());
-        if held.is_some() && client.turns.end() {
-            self.after(0, Event::TurnsEnded);
+        let held = client.tasks.get(number).and_then(|t| t.held.mode.take());
+        if held.is_some() && client.admin_lock.unlock() {
+            self.after(0, Event::Unlocked);
         }
     }
 
-    /// Tasks that wait for their turn try again.
-    pub(crate) fn turns_ended(&mut self) {
+    /// Tasks that wait for the lock try again.
+    pub(crate) fn lock_released(&mut self) {
         let tasks = &self.clients[self.at].tasks.list;
         let waiting = tasks.iter().filter(|(_, t)| t.held.waits);
         let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
@@ -136,9 +137,9 @@ impl World {
         }
     }
 
-    /// A task has waited for its turn for too long.
-    pub(super) fn no_turn(&mut self, number: u64) {
-        self.trace.reached("a turn does not come");
+    /// A task has waited for the lock for too long.
+    pub(super) fn lock_timed_out(&mut self, number: u64) {
+        self.trace.reached("the admin lock is not released");
         let Some(task) = self.clients[self.at].tasks.get(number) else {
             return;
         };

@@ -3,7 +3,7 @@
 //! The order in which connect requests are answered.
 
 use proto::rtrs::{
-    arrivals::{
+    connect_backlog::{
         next,
         replaced,
         WAITING_MAX, //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-use proto::rnbd::lanes::{
+use proto::rnbd::message_queue::{
     is_free,
     is_same,
     is_stale,
@@ -40,13 +40,13 @@ fn names_of_one_device_are_told_from_those_of_another() {
 #[test]
 fn a_lane_keeps_little_of_clients_that_come_and_go() {
     // Each client sends as much as it can and is gone, while the device does not answer.
-    let mut lane = vec![Step::Open];
+    let mut queue = vec![Step::Open];
     for _ in 0..10 {
         for step in [Step::Open, Step::Close(1), Step::Open, Step::Close(2)] {
-            if !is_stale(step, lane.iter().copied()) {
-                lane.push(step);
+            if !is_stale(step, queue.iter().copied()) {
+                queue.push(step);
             }
         }
     }
-    assert_eq!(lane, [Step::Open, Step::Close(1), Step::Close(2)]);
+    assert_eq!(queue, [Step::Open, Step::Close(1), Step::Close(2)]);
 }

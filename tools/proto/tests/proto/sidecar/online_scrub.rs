@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 use proto::sidecar::{
     layout::Layout,
-    patrol::{
-        Patrol,
+    online_scrub::{
+        OnlineScrub,
         State,
         PIECE_BLOCKS_MAX, //
     },
@@ -19,10 +19,10 @@ fn layout() -> Layout {
     first.grown(2400).unwrap()
 }
 
-/// Scrubs; returns the blocks that were checked, with the pieces' sizes.
-fn scrub(patrol: &mut Patrol, layout: &Layout, unreadable: &[u64]) -> Vec<(u64, bool)> {
+/// Runs the scrub to its end; returns the blocks that were checked, with the pieces' sizes.
+fn run(scrub: &mut OnlineScrub, layout: &Layout, unreadable: &[u64]) -> Vec<(u64, bool)> {
     let mut seen = Vec::new();
-    while let Some(piece) = patrol.next_piece(layout) {
+    while let Some(piece) = scrub.next_piece(layout) {
         assert!((1..=PIECE_BLOCKS_MAX).contains(&piece.blocks));
         let end = piece.first + u64::from(piece.blocks);
         let (at, contiguous) = layout.data(piece.first).unwrap();
@@ -31,18 +31,18 @@ fn scrub(patrol: &mut Patrol, layout: &Layout, unreadable: &[u64]) -> Vec<(u64, 
             layout.data(end - 1).unwrap().0,
             at + u64::from(piece.blocks) - 1
         );
-        assert_eq!(patrol.next_piece(layout), None, "one piece at a time");
+        assert_eq!(scrub.next_piece(layout), None, "one piece at a time");
         let is_bad = (piece.first..end).any(|block| unreadable.contains(&block));
         if is_bad {
-            let told = patrol.ended(false);
+            let told = scrub.ended(false);
             assert_eq!(told, (piece.blocks == 1).then_some(piece.first));
             seen.extend(told.map(|block| (block, false)));
         } else {
             for block in piece.first..end {
-                patrol.checked(Verdict::Good, false);
+                scrub.checked(Verdict::Good, false);
                 seen.push((block, true));
             }
-            assert_eq!(patrol.ended(true), None);
+            assert_eq!(scrub.ended(true), None);
         }
     }
     seen
@@ -54,14 +54,14 @@ proptest! {
         let layout = layout();
         let blocks = layout.data_blocks();
         let unreadable: Vec<u64> = unreadable.into_iter().filter(|block| *block < blocks).collect();
-        let mut patrol = Patrol::new();
-        prop_assert!(patrol.start(layout.data_blocks()));
-        let seen = scrub(&mut patrol, &layout, &unreadable);
+        let mut scrub = OnlineScrub::new();
+        prop_assert!(scrub.start(layout.data_blocks()));
+        let seen = run(&mut scrub, &layout, &unreadable);
         let expected: Vec<(u64, bool)> =
             (0..blocks).map(|block| (block, !unreadable.contains(&block))).collect();
         prop_assert_eq!(seen, expected);
-        prop_assert_eq!(patrol.state(), State::Finished);
-        let found = patrol.found();
+        prop_assert_eq!(scrub.state(), State::Finished);
+        let found = scrub.found();
         prop_assert_eq!(found.unreadable, unreadable.len() as u64);
         prop_assert_eq!(found.good + found.bad(), layout.data_blocks());
     }
@@ -70,27 +70,27 @@ proptest! {
 #[test]
 fn a_scrub_is_stopped_and_begun_anew() {
     let layout = layout();
-    let mut patrol = Patrol::default();
-    assert_eq!(patrol.state(), State::Idle);
-    assert!(!patrol.stop(), "none runs");
-    assert_eq!(patrol.next_piece(&layout), None);
-    assert!(patrol.start(layout.data_blocks()));
-    assert!(!patrol.start(layout.data_blocks()), "one runs");
-    let piece = patrol.next_piece(&layout).unwrap();
-    patrol.withdraw();
-    assert_eq!(patrol.next_piece(&layout), Some(piece), "the same piece");
-    assert!(patrol.stop());
+    let mut scrub = OnlineScrub::default();
+    assert_eq!(scrub.state(), State::Idle);
+    assert!(!scrub.stop(), "none runs");
+    assert_eq!(scrub.next_piece(&layout), None);
+    assert!(scrub.start(layout.data_blocks()));
+    assert!(!scrub.start(layout.data_blocks()), "one runs");
+    let piece = scrub.next_piece(&layout).unwrap();
+    scrub.withdraw();
+    assert_eq!(scrub.next_piece(&layout), Some(piece), "the same piece");
+    assert!(scrub.stop());
     assert!(
-        !patrol.start(layout.data_blocks()),
+        !scrub.start(layout.data_blocks()),
         "its last piece is being read"
     );
     for _ in 0..piece.blocks {
-        patrol.checked(Verdict::Unwritten, true);
+        scrub.checked(Verdict::Unwritten, true);
     }
-    assert_eq!(patrol.ended(true), None);
-    assert_eq!(patrol.state(), State::Stopped);
-    assert_eq!(patrol.next_piece(&layout), None);
-    let text = patrol.to_string();
+    assert_eq!(scrub.ended(true), None);
+    assert_eq!(scrub.state(), State::Stopped);
+    assert_eq!(scrub.next_piece(&layout), None);
+    let text = scrub.to_string();
     let blocks = layout.data_blocks();
     assert_eq!(
         text,
@@ -99,10 +99,10 @@ fn a_scrub_is_stopped_and_begun_anew() {
              not_empty 0\nbad 0\n"
         )
     );
-    assert!(patrol.start(blocks));
-    assert_eq!(patrol.found().unwritten, 0, "counted anew");
-    patrol.checked(Verdict::Lost, true);
-    patrol.checked(Verdict::WrongGuard, true);
-    patrol.checked(Verdict::WrongReference, true);
-    assert_eq!(patrol.found().bad(), 3);
+    assert!(scrub.start(blocks));
+    assert_eq!(scrub.found().unwritten, 0, "counted anew");
+    scrub.checked(Verdict::Lost, true);
+    scrub.checked(Verdict::WrongGuard, true);
+    scrub.checked(Verdict::WrongReference, true);
+    assert_eq!(scrub.found().bad(), 3);
 }

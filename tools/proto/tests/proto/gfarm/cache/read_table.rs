@@ -9,13 +9,13 @@ use proto::gfarm::{
     },
     cache::{
         address::NodeId,
-        fetching::{
+        pages::PageSet, //
+        read_table::{
             Awaited,
-            Fetching,
-            Reading,
+            ReadEntry,
+            ReadTable,
             SETTLE_US, //
         },
-        pages::PageSet, //
     },
     identity::ContentId,
 };
@@ -37,8 +37,8 @@ const NOTHING: Awaited = Awaited {
     is_settling: true,
 };
 
-fn table(places: usize) -> Fetching<Vec<Option<Reading>>> {
-    Fetching::new(vec![None; places])
+fn table(places: usize) -> ReadTable<Vec<Option<ReadEntry>>> {
+    ReadTable::new(vec![None; places])
 }
 
 fn asker() -> NodeId {
@@ -49,15 +49,15 @@ fn asker() -> NodeId {
 fn a_read_is_seen_until_its_pages_are_in_the_cache() {
     let mut table = table(4);
     assert_eq!(table.awaited(FILE, 3, asker(), 0), NOTHING);
-    let ticket = table.begin(FILE, 3, PageSet::range(0, 8), 0).unwrap();
-    table.extend(ticket, PageSet::range(100, 2));
+    let read_id = table.begin(FILE, 3, PageSet::range(0, 8), 0).unwrap();
+    table.extend(read_id, PageSet::range(100, 2));
     let pages = PageSet::range(0, 8).union(PageSet::range(100, 2));
     let seen = table.awaited(FILE, 3, asker(), 1_000_000_000);
     assert_eq!(
         (seen.pages, seen.depth, seen.is_settling),
         (pages, 0, false)
     );
-    table.end(ticket, 5);
+    table.end(read_id, 5);
     let seen = table.awaited(FILE, 3, asker(), 5 + SETTLE_US - 1);
     assert_eq!((seen.pages, seen.is_settling), (pages, true));
     assert_eq!(table.awaited(FILE, 3, asker(), 5 + SETTLE_US), NOTHING);
@@ -87,16 +87,16 @@ fn a_read_is_of_one_content_and_chunk() {
 fn two_nodes_do_not_wait_for_each_other() {
     let mut table = table(4);
     let (own, other) = (PageSet::range(0, 8), PageSet::range(8, 8));
-    let ticket = table.begin(FILE, 3, own, 0).unwrap();
+    let read_id = table.begin(FILE, 3, own, 0).unwrap();
     table.begin(FILE, 3, other, 0).unwrap();
-    table.waits(ticket, Some((asker(), 4)));
+    table.waits(read_id, Some((asker(), 4)));
     let seen = table.awaited(FILE, 3, asker(), 0);
     assert_eq!((seen.pages, seen.depth), (other, 0));
     let seen = table.awaited(FILE, 3, node(8), 0);
     assert_eq!((seen.pages, seen.depth), (own.union(other), 5));
-    table.waits(ticket, Some((node(8), u8::MAX)));
+    table.waits(read_id, Some((node(8), u8::MAX)));
     assert_eq!(table.awaited(FILE, 3, asker(), 0).depth, u8::MAX);
-    table.waits(ticket, None);
+    table.waits(read_id, None);
     let seen = table.awaited(FILE, 3, asker(), 0);
     assert_eq!((seen.pages, seen.depth), (own.union(other), 0));
 }
@@ -111,7 +111,7 @@ fn what_has_no_place_is_not_seen_and_places_are_used_again() {
     table.end(first, 10);
     assert_eq!(table.begin(FILE, 3, pages(2), 9 + SETTLE_US), None);
     let third = table.begin(FILE, 3, pages(2), 10 + SETTLE_US).unwrap();
-    // A ticket is good for one read.
+    // A read id is valid for one read.
     table.end(first, 0);
     table.extend(first, pages(9));
     table.waits(first, Some((asker(), 0)));
