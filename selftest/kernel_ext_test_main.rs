@@ -35,7 +35,7 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 30] = [
+const PARTS: [Part; 31] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -43,6 +43,7 @@ const PARTS: [Part; 30] = [
     ("crc", memory::crc),
     ("intervals", memory::intervals),
     ("lz4", memory::lz4),
+    ("xor", memory::xor),
     ("percpu", memory::percpu),
     ("memory_scopes", memory::memory_scopes),
     ("random", memory::random),

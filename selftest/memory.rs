@@ -40,10 +40,11 @@ use kernel_ext::{
     },
     random,
     ratelimit::RateLimit,
-    scatterlist::SgTable, //
+    scatterlist::SgTable,
+    xor::xor_into, //
 };
 
-/// How often a part that a pause of the host has disturbed is begun anew.
+/// The number of times that a part that a pause of the host has disturbed is begun anew.
 const TURNS_MAX: u32 = 100;
 
 /// Checks that the constants are those of C.
@@ -89,6 +90,43 @@ pub(super) fn crc() -> Result {
         block.crc32(0, PAGE_SIZE, PAGE_SIZE + 1).is_err(),
         "CRC-32 beyond the end",
     )
+}
+
+/// Checks each byte of pieces that begin and end on and beside what the library takes, and that
+/// those around them stay.
+pub(super) fn xor() -> Result {
+    let mut from = KVVec::from_elem(0u8, PAGE_SIZE, GFP_KERNEL)?;
+    let mut before = KVVec::from_elem(0u8, PAGE_SIZE, GFP_KERNEL)?;
+    let mut to = KVVec::from_elem(0u8, PAGE_SIZE, GFP_KERNEL)?;
+    random::fill(&mut from);
+    random::fill(&mut before);
+    for (start, source, len) in [
+        (0, 0, PAGE_SIZE),
+        (0, 0, 512),
+        (0, 64, 1023),
+        (64, 0, 2061),
+        (8, 0, 1024),
+        (0, 1, 1024),
+        (3, 3, 511),
+        (0, 0, 7),
+        (0, 0, 0),
+    ] {
+        to.copy_from_slice(&before);
+        let piece = to.get_mut(start..).ok_or(EINVAL)?;
+        let sources = from.get(source..).and_then(|from| from.get(..len));
+        xor_into(piece, sources.ok_or(EINVAL)?);
+        let is_right = to
+            .iter()
+            .zip(&*before)
+            .enumerate()
+            .all(|(at, (to, before))| {
+                let at = at.checked_sub(start).filter(|at| *at < len);
+                let by = at.and_then(|at| from.get(source.saturating_add(at)));
+                *to == before ^ by.copied().unwrap_or(0)
+            });
+        check(is_right, "each byte of a piece, and none beside it")?;
+    }
+    Ok(())
 }
 
 /// A block by the specification: a literal, a match of 22 bytes that begins one byte back, and the
@@ -402,7 +440,7 @@ pub(super) fn ratelimit() -> Result {
     check(false, "three events within half an interval")
 }
 
-/// What a task may wait for when it allocates.
+/// Checks what a task may wait for when it allocates.
 pub(super) fn memory_scopes() -> Result {
     check(memory::may_start_io(), "an allocation may start IO")?;
     let inside = memory::without_io(|| {

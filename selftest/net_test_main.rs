@@ -53,7 +53,7 @@ module_param_bool!(HANG, "hang", false, "Wait for the silent peer (default: N)")
 
 /// Sends back what it gets.
 const ECHO: u16 = 0;
-/// Neither sends nor receives.
+/// Sends and receives nothing.
 const SILENT: u16 = 1;
 /// Closes a connection after five bytes.
 const CLOSER: u16 = 2;
@@ -131,7 +131,7 @@ fn failing<T>(error: Error, what: &str, work: impl FnOnce() -> Result<T>) -> Res
     Ok(began.elapsed().as_millis())
 }
 
-/// What is sent comes back, in one piece and in many.
+/// Checks that what is sent comes back, in one piece and in many.
 fn echo(ip: IpAddr) -> Result {
     let stream = connected(ip, ECHO)?;
     stream.set_keepalive(Keepalive {

@@ -45,8 +45,8 @@ use vfs_ext::{
     keyring,
     proc,
     Access,
+    ActiveRefs,
     Attributes,
-    Entrance,
     Entries,
     Entry,
     FileSystem,
@@ -83,7 +83,7 @@ pub(crate) struct Mount {
     is_aborted: AtomicBool,
     /// The server in user space, if it has one.
     remote: Option<Remote>,
-    entrance: Entrance<Ferrotest>,
+    active_refs: ActiveRefs<Ferrotest>,
     stats: Arc<Stats>,
     _state: proc::File<Stats>,
 }
@@ -113,7 +113,7 @@ impl Mount {
                 None => None,
             },
             options,
-            entrance: Entrance::new(),
+            active_refs: ActiveRefs::new(),
             stats,
             _state: state,
         };
@@ -208,8 +208,8 @@ impl FileSystem for Ferrotest {
         Ok(())
     }
 
-    fn entrance(mount: &Mount) -> Option<&Entrance<Self>> {
-        Some(&mount.entrance)
+    fn active_refs(mount: &Mount) -> Option<&ActiveRefs<Self>> {
+        Some(&mount.active_refs)
     }
 
     fn readahead_pages(mount: &Mount) -> u32 {
@@ -218,6 +218,7 @@ impl FileSystem for Ferrotest {
 
     fn statistics(_sb: &SuperBlock<Self>) -> Result<Statistics> {
         Ok(Statistics {
+            id: 1,
             block_bytes: 4096,
             blocks: 1000,
             blocks_free: 300,

@@ -27,7 +27,7 @@ module! {
 /// The fields are dropped in this order.
 struct Tests {
     _file_system: Registration<Ferrotest>,
-    /// Where each mount has its own directory.
+    /// The directory in which each mount has its own.
     _proc: kernel::sync::Arc<proc::Directory>,
 }
 

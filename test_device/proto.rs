@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a queue pair, a key and a message are to the test device, as pure code.
+//! The rules of the test device for queue pairs, keys and messages, as pure code.
 //!
 //! The code decides; the module `device` copies and completes. It has no `unsafe`, no kernel types,
 //! no allocation, no lock and no panic, and is tested on the host (`tools/proto`).

@@ -9,7 +9,7 @@ use core::{
 };
 use verbs_provider_sys as helpers;
 
-/// What the addresses mean by which the consumers of an RDMA device name memory: those of its
+/// The meaning of the addresses by which the consumers of an RDMA device name memory: those of its
 /// [`DmaDevice`](crate::DmaDevice) or, without one, the kernel's.
 ///
 /// # Invariants
@@ -75,7 +75,7 @@ pub struct DmaRange {
     len: u64,
 }
 
-/// What a registration says of its pages.
+/// The extent of a region, as a registration gives it.
 #[derive(Clone, Copy)]
 pub struct Extent {
     /// The address of the first byte.

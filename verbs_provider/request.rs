@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What consumers ask for, and what they get, in types of Rust.
+//! Requests of consumers, and their results, in types of Rust.
 
 use crate::{
     memory::{
@@ -16,7 +16,7 @@ use kernel::sync::Arc;
 /// An address of a port.
 pub type Gid = [u8; 16];
 
-/// What a device has room for.
+/// The limits of a device: the most of each that it has room for.
 #[derive(Clone, Copy)]
 pub struct Limits {
     /// Work requests of a queue.
@@ -51,21 +51,21 @@ pub enum QpKind {
 /// A queue of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// That of sends.
+    /// The queue of sends.
     Send,
-    /// That of receives.
+    /// The queue of receives.
     Receive,
 }
 
-/// What a queue pair is created with.
+/// The attributes with which a queue pair is created.
 pub struct QpInit<'a, P: Provider> {
     /// The kind.
     pub kind: QpKind,
     /// The number of the protection domain.
     pub domain: u32,
-    /// Where sends complete.
+    /// The queue in which sends complete.
     pub send_cq: &'a Arc<P::Cq>,
-    /// Where receives complete.
+    /// The queue in which receives complete.
     pub recv_cq: &'a Arc<P::Cq>,
     /// Places of the send queue.
     pub send_wr: u32,
@@ -92,7 +92,7 @@ pub struct QpChange {
     pub qkey: Option<u32>,
 }
 
-/// Where a datagram goes, and where it comes from.
+/// The address to which a datagram goes, and the one from which it comes.
 #[derive(Clone, Copy)]
 pub struct Datagram {
     /// The address of the receiving port.
@@ -105,7 +105,7 @@ pub struct Datagram {
     pub qkey: u32,
 }
 
-/// What a send does.
+/// The operation of a send.
 pub enum Operation<'a, P: Provider> {
     /// Sends a message to a receive.
     Send {
@@ -145,20 +145,20 @@ pub enum Operation<'a, P: Provider> {
         key: u32,
         /// `enum ib_access_flags`.
         access: u32,
-        /// What is registered.
+        /// The extent of the memory.
         extent: Extent,
     },
 }
 
 /// A send that a consumer posts.
 pub struct SendRequest<'a, P: Provider> {
-    /// For the completion.
+    /// The number of the send, for its completion.
     pub id: u64,
     /// Whether it completes if it succeeds.
     pub signaled: bool,
     /// Whether the receive of the peer is to be notified.
     pub solicited: bool,
-    /// What it does.
+    /// The operation.
     pub operation: Operation<'a, P>,
     pub(crate) space: AddressSpace<'a>,
     pub(crate) segments: &'a [sys::ib_sge],
@@ -196,7 +196,7 @@ pub struct Source {
     pub qp_num: u32,
 }
 
-/// What a completed work request was.
+/// The kind of a completed work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completed {
     /// A send.
@@ -232,11 +232,11 @@ impl Completed {
 /// A completion.
 #[derive(Clone, Copy)]
 pub struct Completion {
-    /// That of the work request.
+    /// The number of the work request.
     pub id: u64,
     /// `enum ib_wc_status`.
     pub status: u32,
-    /// What it was.
+    /// The kind of the work request.
     pub completed: Completed,
     /// Bytes that were received or read.
     pub len: u32,
@@ -244,7 +244,7 @@ pub struct Completion {
     pub imm: Option<u32>,
     /// A key that the peer has invalidated.
     pub invalidated: Option<u32>,
-    /// Of a datagram.
+    /// The source of a datagram, if it was one.
     pub source: Option<Source>,
 }
 

@@ -53,7 +53,7 @@ use rdma_sys as sys;
 
 const __LOG_PREFIX: &[u8] = b"verbs_provider\0";
 
-/// What an RDMA device with one RoCE port does.
+/// The operations of an RDMA device with one RoCE port.
 ///
 /// Unless a method says otherwise, it may sleep.
 ///

@@ -20,7 +20,7 @@ use crate::proto::{
     Violation, //
 };
 
-/// Why the demonstration fails.
+/// The reason why the demonstration fails.
 pub(crate) enum Trouble {
     /// The target has sent what no peer may send.
     Violation(Violation),
@@ -32,19 +32,19 @@ pub(crate) enum Trouble {
     Refused {
         /// The first block of the request.
         block: u64,
-        /// Why.
+        /// The status in the response.
         status: Status,
     },
-    /// What was read has another checksum than the target says.
+    /// The data that were read have another checksum than the target says.
     Signature {
         /// The first block of the request.
         block: u64,
-        /// That of the target.
+        /// The checksum of the target.
         stored: u32,
-        /// That of the bytes.
+        /// The checksum of the bytes.
         computed: u32,
     },
-    /// What was read is not what belongs there.
+    /// The data that were read are not those that belong there.
     Differs {
         /// The block.
         block: u64,

@@ -52,7 +52,7 @@ pub(crate) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 20);
 /// Lines about peers that come and go: however many do, what one has done wrong is said.
 pub(crate) static EVENT_LIMIT: RateLimit = RateLimit::new(5000, 20);
 
-/// What the target has done since the module was loaded.
+/// Counts of what the target has done since the module was loaded.
 #[derive(Default)]
 pub(crate) struct Figures {
     /// Chunks that were written.

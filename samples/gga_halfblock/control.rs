@@ -27,17 +27,17 @@ const LENGTH_BYTES: usize = 4;
 pub mod code {
     /// No error.
     pub const SUCCESS: u32 = 0;
-    /// What is wanted cannot be done.
+    /// The request cannot be carried out.
     pub const NOT_SUPPORTED: u32 = 4;
     /// A message says something wrong.
     pub const INVALID_VALUE: u32 = 6;
     /// A device failed, or what is on it is wrong.
     pub const IO_FAILED: u32 = 17;
-    /// It is not the time for this message.
+    /// The message comes at the wrong time.
     pub const BAD_STATE: u32 = 18;
 }
 
-/// What an RDMA connection is for.
+/// The purpose of an RDMA connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Transfers of data, which the target makes.
@@ -51,20 +51,20 @@ pub enum Role {
 pub struct Connection {
     /// Number of the thread.
     pub context: u32,
-    /// What it is for.
+    /// The purpose.
     pub role: Role,
-    /// What the other end needs to connect.
+    /// The details that the other end needs to connect.
     pub details: Vec<u8>,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// The request was not carried out.
     Error(Refusal),
-    /// How large is the storage?
+    /// A question for the size of the storage.
     QueryRequest,
-    /// As large as this.
+    /// The size of the storage.
     QueryResponse {
         /// Length of all blocks.
         total_bytes: u64,
@@ -77,10 +77,10 @@ pub enum Body {
         transactions: u32,
         /// Threads.
         cores: u32,
-        /// How the memory of the requester is reached.
+        /// The description by which the memory of the requester is reached.
         memory: Vec<u8>,
     },
-    /// It is prepared.
+    /// The service is prepared for IO.
     InitResponse,
     /// Connect to this end.
     ConnectRequest(Connection),
@@ -88,24 +88,24 @@ pub enum Body {
     ConnectResponse(Connection),
     /// Begin with IO.
     StartRequest,
-    /// It has begun.
+    /// IO has begun.
     StartResponse,
     /// End IO.
     StopRequest,
-    /// It has ended.
+    /// IO has ended.
     StopResponse,
     /// Give everything back.
     ShutdownRequest,
-    /// It is given back.
+    /// All is given back.
     ShutdownResponse,
 }
 
-/// Why a request was not carried out.
+/// The reason why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The error number.
     pub code: u32,
-    /// It in words.
+    /// The reason in words.
     pub text: String,
 }
 
@@ -116,7 +116,7 @@ pub struct Message {
     pub id: u32,
     /// The number of the command.
     pub correlation: u32,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
@@ -276,7 +276,7 @@ fn length_of(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// What is left of a message.
+/// The rest of a message.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

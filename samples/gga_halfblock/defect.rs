@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is wrong with bytes from outside.
+//! Defects of bytes from outside.
 
 use std::fmt;
 

@@ -21,7 +21,7 @@ use crate::worker::{DataPath, Worker};
 /// Memory of a thread, at most.
 const MEMORY_MAX_BYTES: usize = 256 << 20;
 
-/// What a run does.
+/// The test that a run does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
@@ -46,7 +46,7 @@ impl Strategy {
     }
 }
 
-/// What is to be done.
+/// The work that is to be done.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The test.
@@ -59,11 +59,11 @@ pub struct Plan {
     pub blocks_per_io: u32,
     /// The processors to which threads are bound; without any, one thread that is not bound.
     pub cpus: Vec<usize>,
-    /// What is on the storage, padded with zeroes to whole blocks.
+    /// The content of the storage, padded with zeroes to whole blocks.
     pub plain: Vec<u8>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The test.
@@ -72,11 +72,11 @@ pub struct Report {
     pub block_bytes: u32,
     /// Length of the storage.
     pub total_bytes: u64,
-    /// What the workers have done.
+    /// The work that the workers have done.
     pub cores: Vec<Core>,
-    /// What was measured.
+    /// The measurements.
     pub initiator: Initiator,
-    /// Why the run has ended early.
+    /// The reason why the run has ended early.
     pub failure: Option<String>,
 }
 
@@ -271,7 +271,7 @@ struct Lane<'a, S> {
     worker: &'a mut Worker,
     path: &'a DataPath<S>,
     plan: &'a Plan,
-    /// Why all threads end.
+    /// The reason why all threads end.
     stop: &'a Mutex<Option<String>>,
     /// Its blocks.
     share: Range<u64>,
@@ -350,7 +350,7 @@ impl<S: Storage> Lane<'_, S> {
         first..end.min(self.share.end)
     }
 
-    /// Where the next transaction has its memory, for so many blocks.
+    /// Returns the place of the next transaction's memory, for so many blocks.
     fn slot(&self, blocks: &Range<u64>) -> Range<usize> {
         let slot = self.turn % u64::from(self.plan.transactions);
         let block = self.block as usize;
@@ -406,7 +406,7 @@ impl<S: Storage> Lane<'_, S> {
         Ok(())
     }
 
-    /// What a block must have.
+    /// Fills a block with what it must have.
     fn fill_expected(&self, number: u64, block: &mut [u8]) {
         if self.plan.strategy.writes() {
             return pattern(number, block);

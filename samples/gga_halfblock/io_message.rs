@@ -30,7 +30,7 @@ struct Wire {
     rest: [u8; 24],
 }
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The answer to a request.
@@ -44,7 +44,7 @@ pub enum Kind {
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoMessage {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
     /// Number of the transaction; the answer has it, too.
     pub user_data: u64,
@@ -52,13 +52,13 @@ pub struct IoMessage {
     pub result: u32,
     /// Length of the data.
     pub io_bytes: u32,
-    /// Where they are in the memory that the requester has exported.
+    /// Their offset in the memory that the requester has exported.
     pub requester_offset: u64,
-    /// Where they are in the storage.
+    /// Their offset in the storage.
     pub storage_offset: u64,
 }
 
-/// What a request must keep to.
+/// The limits that a request must keep to.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Transactions of a core.

@@ -9,7 +9,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// How the coefficients are made.
+/// The construction of the coefficients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MatrixType {
@@ -30,7 +30,7 @@ pub enum Half {
     Second,
 }
 
-/// What each byte becomes when it is multiplied by one element.
+/// The products of each byte with one element.
 type Products = [u8; 256];
 
 /// Makes parity, and halves from it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a target stores its blocks on: a file, a block device, or what a test makes of them.
+//! The storage of a target's blocks: a file, a block device, or what a test makes of them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use anyhow::{bail, Context, Result};
 
 use crate::sbc::{self, Geometry};
 
-/// What has the half blocks of a target, one after the other.
+/// A storage that has the half blocks of a target, one after the other.
 pub trait Storage: Sync {
     /// Reads bytes.
     ///
@@ -39,7 +39,7 @@ pub trait Storage: Sync {
 #[derive(Debug)]
 pub struct Medium {
     file: Option<File>,
-    /// Where its first half block is.
+    /// The position of its first half block.
     first: u64,
 }
 

@@ -11,7 +11,7 @@ use crate::{defect::Defect, stored};
 
 /// Length of the head.
 pub const HEADER_BYTES: usize = 16;
-/// What a file has behind the head, at most.
+/// The bytes that a file has behind the head, at most.
 pub const CONTENT_MAX_BYTES: u64 = 2 << 30;
 
 const MAGIC: u64 = 0xdead_f00d_1337_fade;

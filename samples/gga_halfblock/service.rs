@@ -18,14 +18,14 @@ pub const NAMES: [&str; 3] = ["data_1", "data_2", "data_p"];
 /// Memory of all transactions of all workers, at most.
 const REGION_MAX_BYTES: usize = 1 << 30;
 
-/// What the service is started with.
+/// The settings with which the service is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Threads that an initiator may ask for.
     pub cores_max: u32,
-    /// How parity is made.
+    /// The construction of the parity.
     pub matrix: MatrixType,
-    /// Which reads rebuild a half.
+    /// The reads that rebuild a half.
     pub recovery: Recovery,
     /// Whether there is memory for writes.
     pub is_written: bool,
@@ -86,7 +86,7 @@ impl<S: Storage> Service<S> {
         (workers, &self.path)
     }
 
-    /// What the workers have done.
+    /// Returns what the workers have done.
     pub fn statistics(&self) -> Vec<Core> {
         self.workers.iter().map(Worker::statistics).collect()
     }

@@ -8,10 +8,10 @@ use crate::{control::Body, defect::Defect};
 /// Connections of a thread: one for data, one for IO messages.
 pub const CONNECTIONS_OF_CORE: u64 = 2;
 
-/// Where a peer is.
+/// The state of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It was asked nothing yet.
+    /// The peer has asked nothing yet.
     Connected,
     /// The size was told.
     Queried,
@@ -21,7 +21,7 @@ pub enum State {
     Running,
     /// No IO is done any more.
     Stopped,
-    /// Everything is given back.
+    /// All is given back.
     ShutDown,
 }
 
@@ -40,7 +40,7 @@ impl LifeCycle {
         missing: 0,
     };
 
-    /// Where the peer is.
+    /// Returns the state of the peer.
     pub const fn state(&self) -> State {
         self.state
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is counted and measured in a run.
+//! Counts and measurements of a run.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// What a worker of the service has done.
+/// The work that a worker of the service has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Core {
     /// The number of the core.
@@ -19,7 +19,7 @@ pub struct Core {
     pub target_operations: u64,
 }
 
-/// What a thread of the initiator has measured.
+/// The measurements of a thread of the initiator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Thread {
     operations: u64,
@@ -29,10 +29,10 @@ pub struct Thread {
     most: Duration,
 }
 
-/// What the initiator has measured.
+/// The measurements of the initiator.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Initiator {
-    /// From the first request to the last answer.
+    /// The time from the first request to the last answer.
     pub duration_s: f64,
     /// Requests that ended well.
     pub operations: u64,

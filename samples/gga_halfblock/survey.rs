@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What three members hold: each stored block is judged, and so is its parity.
+//! A survey of what three members hold: each stored block is judged, and so is its parity.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::members::Storage;
 use crate::sbc::Geometry;
 use crate::stored;
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default, Serialize)]
 pub struct Survey {
     /// Length of a block.
@@ -38,7 +38,7 @@ pub struct Survey {
 pub struct Listed {
     /// Its number.
     pub block: u32,
-    /// What is wrong.
+    /// The reason why it is not good.
     pub reason: String,
 }
 

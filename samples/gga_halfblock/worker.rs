@@ -12,7 +12,7 @@ use crate::statistics::Core;
 use crate::stored;
 use crate::target::Target;
 
-/// Which reads rebuild a half.
+/// The reads that rebuild a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// Each n-th block of a worker, the first half and the second in turn; 0 is none.
@@ -21,7 +21,7 @@ pub enum Recovery {
     Always(Half),
 }
 
-/// What the workers share.
+/// The objects that the workers share.
 #[derive(Debug)]
 pub struct DataPath<S> {
     pub(crate) targets: [Target<S>; 3],
@@ -37,7 +37,7 @@ pub struct DataPath<S> {
 pub struct Worker {
     /// The memory of all transactions.
     region: Vec<u8>,
-    /// That of one.
+    /// The bytes of the memory of one.
     chunk: usize,
     transactions: u32,
     /// Blocks that were read.
@@ -57,7 +57,7 @@ impl<S> DataPath<S> {
         self.geometry.half_bytes as usize
     }
 
-    /// Where in a transaction's memory its first half is; the second and the parity follow.
+    /// Returns where in a transaction's memory its first half is; the second and the parity follow.
     const fn halves_at(&self) -> usize {
         self.chunk_bytes() - 3 * self.half()
     }
@@ -79,12 +79,12 @@ impl Worker {
         }
     }
 
-    /// What it has done.
+    /// Returns what it has done.
     pub const fn statistics(&self) -> Core {
         self.statistics
     }
 
-    /// Why it has stopped, if it has.
+    /// Returns why it has stopped, if it has.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -261,7 +261,7 @@ impl Worker {
     }
 }
 
-/// Which block a transaction is at.
+/// The block that a transaction is at.
 #[derive(Clone, Copy)]
 struct Place {
     transaction: u64,

@@ -28,7 +28,7 @@ const SEND: u32 = COUNT;
 
 const KEY: u32 = 0x1234;
 
-/// How long a datagram that must not come is waited for.
+/// The time for which a datagram that must not come is waited for.
 const SILENCE: Delta = Delta::from_millis(50);
 
 /// Notes what has come.
@@ -236,7 +236,7 @@ fn answer(pd: &Arc<Pd>, from: &Qp<Node>, heard: &Heard, to: &Qp<Node>) -> Result
     check(Node::next(to)?.imm == Some(1), "the answer comes")
 }
 
-/// What is not possible is refused.
+/// Checks that what is not possible is refused.
 fn refused(pd: &Arc<Pd>, address: &PortAddress, qp: &Qp<Node>) -> Result {
     let other = Pd::new(pd.device())?;
     let handle = AddressHandle::new(&other, address)?;

@@ -18,7 +18,7 @@ use kernel::time::{
 
 const KEY: u32 = 0x1234;
 
-/// How long a handle is looked at that must not go.
+/// The time for which a handle is looked at that must not go.
 const STAY: Delta = Delta::from_millis(50);
 
 /// The number of handles of one address after the other.

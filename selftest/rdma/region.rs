@@ -48,7 +48,7 @@ pub(crate) fn read_only_mapping(address: &SocketAddress) -> Result {
     let pd = qp.pd();
     read_only_blocks(qp)?;
     too_long(qp)?;
-    let mut region = Mr::new(pd, 1, false)?;
+    let mut region = Mr::new(pd, 1)?;
     let mut list = SgTable::new(1)?;
     list.push(Arc::new(PageBlock::new(0)?, GFP_KERNEL)?, 0, PAGE_LEN)?;
     let not_yet = Unregistered(pd);
@@ -99,7 +99,7 @@ fn too_long(qp: &Qp<Idle>) -> Result {
     let unmapper = Unregistered(pd);
     let mut writable = mapped(pd, 1, DmaDirection::FromDevice)?;
     let mut read_only = mapped(pd, 2, DmaDirection::ToDevice)?;
-    let mut region = Mr::new(pd, 1, false)?;
+    let mut region = Mr::new(pd, 1)?;
     let fitted = [&writable, &read_only].map(|list| region.map(list, &unmapper));
     let posted = register(qp, &mut region, Access::REMOTE_WRITE);
     for list in [&mut writable, &mut read_only] {

@@ -30,7 +30,7 @@ use kernel_ext::{
 /// A part of a block: offset and length in bytes.
 type Cut = (usize, u32);
 
-/// What is sent, and where it goes.
+/// Memory that is sent, and the memory to which it goes.
 struct Case {
     skip: u32,
     from: &'static [Cut],
@@ -267,7 +267,8 @@ fn other_key(rig: &mut Rig, case: &Case, len: u32) -> Result {
     Ok(())
 }
 
-/// In each state in which parts can be dropped, the memory comes back, and nothing is left behind.
+/// Checks that in each state in which parts can be dropped the memory comes back, and nothing is
+/// left behind.
 pub(crate) fn dropped(address: &SocketAddress) -> Result {
     for state in 0..6 {
         let mut rig = Rig::new(address)?;
@@ -306,7 +307,7 @@ pub(crate) fn dropped(address: &SocketAddress) -> Result {
     Ok(())
 }
 
-/// What is not possible is refused, and both parts come back.
+/// Checks that what is not possible is refused, and that both parts come back.
 pub(crate) fn refused(address: &SocketAddress) -> Result {
     let mut rig = Rig::new(address)?;
     let memory = Memory::new(CASES[0].to)?;

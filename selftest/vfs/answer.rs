@@ -28,10 +28,10 @@ use vfs_ext::{
     Subrequest, //
 };
 
-/// How often one part of a file is asked for again.
+/// The number of times that one part of a file is asked for again.
 const RETRIES_MAX: u8 = 20;
 
-/// How long a server sleeps before it looks whether it is told to stop.
+/// The time that a server sleeps before it looks whether it is told to stop.
 const TURN_MS: u32 = 5;
 
 /// Takes a subrequest, and answers it in this task or in a worker.

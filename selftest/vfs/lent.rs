@@ -184,7 +184,7 @@ const LOOK_MAX: u16 = 256;
 
 /// Compares what is cached of a file before `position` with what it holds.
 pub(super) fn look(mount: &Mount, key: Key, position: u64) -> Result {
-    let found = mount.entrance.visit(|sb| cached(sb, key, position));
+    let found = mount.active_refs.with(|sb| cached(sb, key, position));
     let (mut folios, numbers, size) = found.ok_or(EINVAL)??;
     let stats = &mount.stats;
     stats.cached.fetch_add(folios.pages().into(), Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the server of a mount behaves.
+//! The options of a mount: they say how its server behaves.
 
 use core::str;
 use kernel::{
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) read_bytes: Option<u32>,
     /// The pages that are read ahead.
     pub(crate) readahead_pages: Option<u32>,
-    /// For so many milliseconds a name is taken to hold.
+    /// The milliseconds for which a name is taken to hold.
     pub(crate) assume_ms: Option<u32>,
     /// The port of a server in user space, which has the data.
     pub(crate) port: Option<u32>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a mount has done, in `/proc/fs/ferrotest/ID/state`.
+//! Counts of what a mount has done, in `/proc/fs/ferrotest/ID/state`.
 
 use kernel::{
     prelude::*,

@@ -21,7 +21,7 @@ const MANY_COUNT: u64 = 5_000;
 /// The bytes of the longest name.
 pub(super) const ENTRY_NAME_BYTES: usize = 255;
 
-/// What a number stands for.
+/// The object that a number stands for.
 #[derive(Clone, Copy)]
 pub(super) enum Node {
     /// A file of so many bytes.
@@ -33,7 +33,7 @@ pub(super) enum Node {
     Directory,
     /// A symbolic link.
     Link {
-        /// What it names.
+        /// The path that it names.
         target: &'static str,
     },
 }

@@ -22,7 +22,7 @@ use verbs_provider::{
     CqHandle, //
 };
 
-/// What the consumer waits for.
+/// The completions that the consumer waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Armed {
     No,

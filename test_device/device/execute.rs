@@ -48,10 +48,10 @@ use verbs_provider::{
 /// The bytes in front of a datagram.
 const GRH_BYTES: usize = 40;
 
-/// Of `remote_qkey`: the key of the sending queue pair counts.
+/// The bit of `remote_qkey` that says that the key of the sending queue pair counts.
 const OWN_QKEY: u32 = 1 << 31;
 
-/// How the first send of a queue pair went.
+/// The result of the first send of a queue pair.
 enum Outcome {
     Done(Status, u32),
     AwaitReceive,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the queue pairs share.
+//! State that the queue pairs share.
 
 use super::{
     mr::Regions,
@@ -62,7 +62,7 @@ pub(crate) struct Network {
     pub(super) queue: WorkQueue,
 }
 
-/// What executing a work request needs.
+/// State that executing a work request needs.
 pub(crate) struct Engine {
     qps: KVec<Arc<Qp>>,
     pub(super) regions: Regions,

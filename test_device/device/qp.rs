@@ -87,7 +87,7 @@ impl_has_work! {
     impl HasWork<Self> for Qp { self.work }
 }
 
-/// What changes of a queue pair.
+/// The state of a queue pair, which changes.
 pub(crate) struct Inner {
     pub(super) state: QpState,
     pub(super) dest_qp: u32,
@@ -121,7 +121,7 @@ pub(super) struct PostedSend {
     pub(super) work: SendWork,
 }
 
-/// What a posted send does.
+/// The work of a posted send.
 #[derive(Clone)]
 pub(super) enum SendWork {
     Send {
@@ -345,8 +345,8 @@ impl Qp {
         Ok(())
     }
 
-    /// If a registration waits for this write, whose immediate is `imm`: has its answer come, lets
-    /// the consumer act on it, and posts the registration.
+    /// Answers early a write whose immediate is `imm`, if a registration waits for it: has the
+    /// answer come, lets the consumer act on it, and posts the registration.
     fn answer_early(self: &Arc<Self>, imm: u32) -> Result {
         let mut inner = self.inner.lock();
         let Some((registration, fault)) = inner.late.take() else {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a queue pair has done, in numbers.
+//! Counts of what a queue pair has done.
 
 use core::fmt;
 
-/// What is counted of a queue pair.
+/// A counter of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// Calls that post sends; each may bring a list of them.

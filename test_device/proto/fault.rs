@@ -4,7 +4,7 @@
 
 use ferro_proto::text;
 
-/// What a work request is, to a rule.
+/// The kind of a work request, to a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A send.
@@ -19,7 +19,7 @@ pub enum Kind {
     Register,
 }
 
-/// What happens instead.
+/// The fault that happens instead of what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The work request is not posted; the call returns this error number.
@@ -62,22 +62,22 @@ pub enum Fault {
     DeviceFatal,
 }
 
-/// Where a fault happens.
+/// The place where a fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In the call that posts.
+    /// The call that posts.
     Post,
-    /// In the device.
+    /// The execution in the device.
     Execution,
-    /// At the completion queue.
+    /// The completion queue.
     Completion,
-    /// In the call that asks for the error state.
+    /// The call that asks for the error state.
     ErrorState,
-    /// Where the work requests of a queue pair in the error state are flushed.
+    /// The flush of the work requests of a queue pair in the error state.
     Flush,
-    /// In the call that polls the completion queue.
+    /// The call that polls the completion queue.
     Poll,
-    /// Everywhere.
+    /// The whole device.
     Device,
 }
 

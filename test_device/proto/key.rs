@@ -2,11 +2,11 @@
 
 //! Keys of memory regions, and what they allow.
 
-/// Of `enum ib_access_flags`: the own device may write to the region.
+/// The bit of `enum ib_access_flags` by which the own device may write to the region.
 pub const LOCAL_WRITE: u32 = 1;
-/// Of `enum ib_access_flags`: the peer may write to the region.
+/// The bit of `enum ib_access_flags` by which the peer may write to the region.
 pub const REMOTE_WRITE: u32 = 1 << 1;
-/// Of `enum ib_access_flags`: the peer may read the region.
+/// The bit of `enum ib_access_flags` by which the peer may read the region.
 pub const REMOTE_READ: u32 = 1 << 2;
 
 /// The bits of a key that the consumer chooses at each registration.
@@ -15,7 +15,7 @@ pub const VARIANT_BITS: u32 = 8;
 /// The key that names all memory of the machine; for local use only.
 pub const LOCAL_DMA_KEY: u32 = 0;
 
-/// Why an access is refused.
+/// The reason why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No valid region has this key.
@@ -28,7 +28,7 @@ pub enum Refusal {
     OutOfRange,
 }
 
-/// What a registration says of its pages.
+/// The extent of a region, as a registration gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// The address of the first byte.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of a message at the queue pair that it is for.
+//! The treatment of a message at the queue pair that it is for.
 
 use super::qp_state::QpState;
 
-/// How a work request ended (`enum ib_wc_status`).
+/// The status with which a work request ended (`enum ib_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Executed.
@@ -15,7 +15,7 @@ pub enum Status {
     LocalOperation,
     /// A local key is not valid for the memory.
     LocalProtection,
-    /// Not executed, as the queue pair is in the error state.
+    /// The work request is not executed, as the queue pair is in the error state.
     Flushed,
     /// A key is not valid for what the work request does to it.
     MemoryManagement,
@@ -50,7 +50,7 @@ impl Status {
     }
 }
 
-/// What the sender finds at the other end of a connection.
+/// The queue pair that the sender finds at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Responder {
     /// The state of the queue pair.
@@ -61,15 +61,16 @@ pub struct Responder {
     pub room: Option<u64>,
 }
 
-/// What becomes of a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// It is executed.
+    /// The message is executed.
     Execute,
-    /// It waits until a receive is posted (the retry count for that is taken for 7, endless).
+    /// The message waits until a receive is posted (the retry count for that is taken for 7,
+    /// endless).
     AwaitReceive,
-    /// It is not executed; the sender's work request ends so, and both queue pairs fail if the peer
-    /// is to blame.
+    /// The message is not executed; the sender's work request ends so, and both queue pairs fail if
+    /// the peer is to blame.
     Refuse {
         /// The status at the sender.
         sender: Status,

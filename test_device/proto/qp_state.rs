@@ -14,7 +14,7 @@ pub enum QpState {
     Rtr,
     /// Ready to send.
     Rts,
-    /// Everything that is posted is flushed.
+    /// All that is posted is flushed.
     Err,
 }
 

@@ -2,7 +2,7 @@
 
 //! The places of a ring of fixed length.
 
-/// Which places of a ring are in use. The user has the entries in an array of the same length.
+/// The places of a ring that are in use. The user has the entries in an array of the same length.
 ///
 /// # Invariants
 ///

@@ -23,7 +23,7 @@ use kernel::{
 const DEFAULT_PKEY: u16 = 0xffff;
 const GIDS: c_int = 64;
 const MAX_MESSAGE_BYTES: u32 = 1 << 30;
-/// Of a link that is up (`IB_PORT_PHYS_STATE_LINK_UP`).
+/// The state of a link that is up (`IB_PORT_PHYS_STATE_LINK_UP`).
 const LINK_UP: u8 = 5;
 
 pub(crate) fn set<P: Provider>(ops: &mut sys::ib_device_ops) {

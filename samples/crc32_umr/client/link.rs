@@ -32,7 +32,7 @@ use crate::proto::{
     response,
 };
 
-/// How long a step may take.
+/// The time that a step may take, in milliseconds.
 const STEP_MS: u32 = 10_000;
 
 /// The only receive, and its tag; what is sent has the next one.
@@ -55,7 +55,7 @@ struct Answer {
     bytes: [u8; response::LEN],
 }
 
-/// What the handlers tell the thread that waits.
+/// State by which the handlers tell the thread that waits what has happened.
 #[pin_data]
 struct Signs {
     #[pin]

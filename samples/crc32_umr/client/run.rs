@@ -52,16 +52,16 @@ impl Checksums for Kernel {
     }
 }
 
-/// How data is written. It is read by RDMA in any case.
+/// The mode in which data is written. It is read by RDMA in any case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The target reads it from this machine's memory.
     Rdma,
-    /// It is in the messages.
+    /// The messages have it.
     Inline,
 }
 
-/// What is to be done.
+/// The work that is to be done.
 pub(crate) struct Plan {
     first: u64,
     bytes: u64,
@@ -116,7 +116,7 @@ impl Plan {
     }
 }
 
-/// What was done.
+/// The work that was done.
 #[derive(Default)]
 pub(crate) struct Summary {
     pub(crate) written_bytes: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What comes with a connection: the private data of the connection manager, which pads it.
+//! Data that come with a connection: the private data of the connection manager, which pads it.
 
 use zerocopy::little_endian::{
     U16,
@@ -25,7 +25,7 @@ pub const PORT: u16 = 4048;
 const MAGIC: u32 = u32::from_le_bytes(*b"C32U");
 const VERSION: u16 = 1;
 
-/// What an initiator sends.
+/// The private data that an initiator sends.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Hello {
@@ -59,7 +59,7 @@ impl Default for Hello {
     }
 }
 
-/// What a target answers.
+/// The private data that a target answers with.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Welcome {

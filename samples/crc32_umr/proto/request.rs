@@ -48,7 +48,7 @@ pub const PLAIN_LEN: u32 = (HEAD_LEN + REST_LEN) as u32;
 pub const LEN_MAX: u32 = PLAIN_LEN + u16::MAX as u32;
 /// The bytes of the checksum that follows data that is read.
 pub const SIGNATURE_LEN: u32 = 4;
-/// How many chunks the largest request is about.
+/// The number of chunks that the largest request is about.
 pub const BLOCKS_MAX: usize = (u16::MAX as usize).div_ceil(DATA_LEN);
 
 /// The types of the example.
@@ -57,7 +57,7 @@ const WRITE: u8 = 1;
 /// The data is not in the message, but is moved by RDMA.
 const RDMA: u8 = 0x80;
 
-/// In front of a payload.
+/// The fields in front of a payload.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Head {
@@ -66,7 +66,7 @@ struct Head {
     kind: u8,
 }
 
-/// Behind a payload.
+/// The fields behind a payload.
 #[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Rest {
@@ -89,7 +89,7 @@ pub struct Memory {
     pub key: u32,
 }
 
-/// What is asked for.
+/// The operation that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The target writes the data, and then its checksum, to the memory.
@@ -103,7 +103,7 @@ pub enum Operation {
     WriteRdma {
         /// The checksum of the data.
         signature: u32,
-        /// Where the data is.
+        /// The memory that has the data.
         memory: Memory,
     },
 }
@@ -120,9 +120,9 @@ pub struct Request {
 /// The bytes of a request without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// In front of the payload.
+    /// The bytes in front of the payload.
     pub head: [u8; HEAD_LEN],
-    /// Behind it.
+    /// The bytes behind it.
     pub rest: [u8; REST_LEN],
 }
 

@@ -30,10 +30,10 @@ struct Wire {
 
 const _: () = assert!(size_of::<Wire>() == LEN);
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It was done. What was written is on the medium.
+    /// The request was done. What was written is on the medium.
     Done,
     /// The checksum of the user data is not that of its bytes. Nothing was written.
     Payload,

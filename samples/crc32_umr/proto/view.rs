@@ -13,7 +13,7 @@ use chunk4k::{
 /// A piece of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins in the chunks.
+    /// The position in the chunks where it begins.
     pub offset: u32,
     /// Its bytes, at most [`DATA_LEN`].
     pub len_bytes: u32,

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What no peer may send. It ends the connection.
+//! Violations: messages that no peer may send. One ends the connection.
 
 use core::fmt;
 
-/// Why a message is not one of the protocol.
+/// The reason why a message is not one of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// A message has fewer or more bytes than its header says.
     Length {
         /// Its bytes.
         found: u32,
-        /// What there must be, or the least if no header was read.
+        /// The number that there must be, or the least if no header was read.
         expected: u32,
     },
     /// The checksum of all but the payload is not that of its bytes.
     HeaderCrc {
         /// The checksum in the message.
         stored: u32,
-        /// That of its bytes.
+        /// The checksum of its bytes.
         computed: u32,
     },
     /// A request has a type that does not exist.
@@ -37,10 +37,10 @@ pub enum Violation {
     Id {
         /// The number in the response.
         found: u64,
-        /// That of the request.
+        /// The number in the request.
         expected: u64,
     },
-    /// What comes with a connection does not begin with the protocol's name.
+    /// The data that come with a connection do not begin with the protocol's name.
     Magic(u32),
     /// The peer speaks another version.
     Version(u16),

@@ -57,21 +57,21 @@ pub(super) const TAG_SEND: u32 = DEPTH as u32;
 pub(super) const REQUESTS_MAX: usize = BLOCKS_MAX + 2;
 /// The elements of them.
 pub(super) const ELEMENTS: usize = BLOCKS_MAX + 2;
-/// Where the checksum of data that is read lies in the buffer of answers, and the response.
+/// The offsets in the buffer of answers of the checksum of data that is read, and of the response.
 pub(super) const SIGNATURE_AT: u32 = 0;
 pub(super) const RESPONSE_AT: u32 = SIGNATURE_LEN;
 /// The RDMA reads of this end that may be in flight: no more than any initiator must permit.
 const READS_MAX: u8 = 1;
-/// How long the adapter may take for what is sent.
+/// The time that the adapter may take for what is sent, in milliseconds.
 const SEND_MS: u32 = 10_000;
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 pub(super) enum Why {
     /// The peer has sent what no peer may send.
     Violation(Violation),
     /// The adapter or this machine failed.
     Failed(&'static str, Error),
-    /// Someone has ended the connection.
+    /// The connection was ended.
     Gone,
 }
 
@@ -91,12 +91,12 @@ impl fmt::Display for Why {
     }
 }
 
-/// What the handlers of a connection use.
+/// The state that the handlers of a connection use.
 #[pin_data]
 pub(super) struct State {
     pub(super) target: Arc<Target>,
     pub(super) number: u64,
-    /// Of each receive a slot.
+    /// The slots of messages that are received, one for each receive.
     pub(super) received: MessageBuffers,
     /// One slot: the checksum of data that is read, and the response.
     pub(super) answers: MessageBuffers,
@@ -104,7 +104,7 @@ pub(super) struct State {
     pub(super) staging: Arc<PageMapping>,
     /// The chunks that a write replaces.
     pub(super) old: Arc<PageBlock>,
-    /// On the way from a message to the chunks.
+    /// The data on their way from a message to the chunks.
     #[pin]
     pub(super) bounce: Mutex<KVec<u8>>,
     /// The elements that a gather list may have.

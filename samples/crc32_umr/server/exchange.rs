@@ -66,7 +66,7 @@ impl Checksums for Kernel {
     }
 }
 
-/// What becomes of a request: an answer to the peer, or the end of the connection.
+/// The end of a request: an answer to the peer, or the end of the connection.
 enum Stop {
     Answer(Status),
     End(Why),

@@ -56,7 +56,7 @@ pub(crate) struct Medium {
     end: Arc<End>,
 }
 
-/// What an IO in flight keeps.
+/// The objects that an IO in flight keeps.
 struct Io {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<Io>>,

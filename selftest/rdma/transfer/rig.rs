@@ -34,7 +34,7 @@ use kernel_ext::{
 /// The most fragments of a transfer.
 const FRAGMENTS_MAX: u16 = 64;
 
-/// What has come in the transfer that runs.
+/// Datagrams that have come in the transfer that runs.
 #[pin_data]
 pub(crate) struct Inbox {
     /// The handlers take it in softirq context.
@@ -93,7 +93,7 @@ impl ReceiveEvents for Reception {
     }
 }
 
-/// What has been sent in the transfer that runs.
+/// The number of posts that have been sent in the transfer that runs.
 pub(crate) struct Outbox {
     posts: AtomicUsize,
 }
