@@ -11,7 +11,7 @@ import subprocess
 
 # The folders of the modules' sources.
 SOURCES = ("chunk4k", "common", "kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd",
-           "seglog", "samples", "samples/crc32_umr", "selftest", "verbs_provider", "test_device")
+           "rnbd_ec", "seglog", "samples", "samples/crc32_umr", "selftest", "verbs_provider", "test_device")
 
 
 # Functions of core that end in a panic, as relocations name them.
