@@ -28,9 +28,10 @@ KEPT_IMAGES = 4
 # Stock modules that tests may load; what they need comes along.
 STOCK_MODULES = (
     "rdma_rxe", "rdma_cm", "rdma_ucm", "ib_uverbs", "virtio_net", "dummy", "brd", "loop", "null_blk", "ext4", "xfs",
-    "scsi_debug", "sd_mod", "dm_mod", "dm_flakey", "dm_delay", "dm_multipath", "dm_round_robin", "dm_raid", "raid1",
-    "bfq", "kyber_iosched", "nvme_rdma", "nvmet_rdma", "configfs", "crc32c_cryptoapi", "sch_netem", "virtio_rng",
-    "netfs", "dns_resolver", "libmd5", "fuse", "nvme", "dm_integrity", "veth", "nfsd", "nfsv4", "rpcrdma",
+    "scsi_debug", "sd_mod", "dm_mod", "dm_flakey", "dm_delay", "dm_log_writes", "dm_multipath", "dm_round_robin",
+    "dm_raid", "dm_snapshot", "raid1", "bfq", "kyber_iosched", "nvme_rdma", "nvmet_rdma", "configfs",
+    "crc32c_cryptoapi", "sch_netem", "virtio_rng", "netfs", "dns_resolver", "libmd5", "fuse", "nvme", "dm_integrity",
+    "veth", "nfsd", "nfsv4", "rpcrdma", "lz4_compress", "lz4_decompress", "xor", "btrfs",
 )
 OPTIONAL_MODULES = frozenset({"nvme_rdma", "nvmet_rdma", "crc32c_cryptoapi", "virtio_rng", "sch_netem", "dm_multipath",
                               "dm_round_robin", "dm_raid", "raid1", "bfq", "kyber_iosched", "libmd5",

@@ -324,13 +324,13 @@ class Keeper:
                 lines += [f"kernel log of {machine.name}:", *(f"  {text}" for text in log[-LOG_LINES:])]
                 lines += [f"  {text}" for text in machine.blocked()[:STACK_LINES]]
             except Exception:   # no agent: the console is what is left
-                lines += [f"console of {machine.name}:", machine.console_tail(LOG_LINES)]
+                lines += [f"console of {machine.name}:", machine.last_words()]
         return lines
 
     @staticmethod
     def _last_words(lab: Lab) -> list[str]:
         """The consoles of the machines that are gone."""
-        return [f"console of {machine.name}:\n{machine.console_tail(LOG_LINES)}"
+        return [f"console of {machine.name}:\n{machine.last_words()}"
                 for machine in lab.machines if not machine.alive]
 
     @staticmethod

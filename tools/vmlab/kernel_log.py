@@ -53,7 +53,7 @@ class KernelLog:
         if not self.machine.alive:
             self._was_emulation |= self.machine.died_of_emulation
             self._before.append(self.machine.console_tail(LAST_WORDS_LINES))
-            self._wrong.append(f"{name}: the machine died before its power failed\n{self.machine.console_tail()}")
+            self._wrong.append(f"{name}: the machine died before its power failed\n{self.machine.last_words()}")
         else:
             try:
                 self._before += self._said()

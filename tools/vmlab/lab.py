@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The laboratory: one or two machines, and one or two wires between them.
+"""The laboratory: one to four machines, and one or two wires between them.
 
     client  eth0 == wire 0 == eth0  server        10.0.0.1 / fd00::1   rxe0   10.0.0.2 / fd00::2
             eth1 == wire 1 == eth1                10.0.1.1             rxe1   10.0.1.2
@@ -8,6 +8,8 @@ With one machine and no wire, `client` and `server` are the same machine, and rx
 interface with 10.0.0.1. A wire is a stream over a unix socket on which the client's QEMU listens, so the
 server may die and come back; when the client has to be booted again, so has the server. (Datagram sockets
 would not care, but carry half as much: their queue holds ten frames, and QEMU spins when it is full.)
+With more machines, `server2` 10.0.0.3 and `server3` 10.0.0.4, there is such a stream for each of them, and a hub
+in the client's QEMU makes one wire of all: each machine reaches each other one.
 """
 from __future__ import annotations
 
@@ -30,6 +32,7 @@ MTU = 9000      # makes rxe choose an RDMA MTU of 4096
 NIC = f"virtio-net-pci,host_mtu={MTU},mrg_rxbuf=off"
 SETUP_SECONDS = 120.0
 BOOT_TRIES = 3
+NAMES = ("client", "server", "server2", "server3")
 
 
 @dataclass(frozen=True)
@@ -84,21 +87,41 @@ class Lab:
         self.machines: list[Machine] = []
         self._cleanups: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self._shared_cleanups: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
-        for index, name in enumerate(("client", "server")[:spec.machines]):
+        for index, name in enumerate(NAMES[:spec.machines]):
             args = tuple(arg.replace("{name}", name) for arg in (*extra, *spec.qemu_args))
             args += self._disk_args(name)
             hardware = Hardware(spec.smp, spec.memory_mib, accelerator, f"vmlab.name={name} {spec.append}", args)
             self.machines.append(Machine(name, self.folder / name, self.image, hardware, self._net_args(index)))
 
+    def _wires(self) -> range:
+        return range(self.spec.wires if self.spec.machines > 1 else 0)
+
+    def _wire_path(self, wire: int, server: int) -> Path:
+        """The socket of a server's end of a wire; `server` counts from 1."""
+        return self.folder / f"wire{wire}.{server}"
+
     def _wire_paths(self) -> list[Path]:
-        return [self.folder / f"wire{wire}" for wire in range(self.spec.wires if self.spec.machines > 1 else 0)]
+        return [self._wire_path(wire, server) for wire in self._wires() for server in range(1, self.spec.machines)]
 
     def _net_args(self, index: int) -> list[str]:
         args: list[str] = []
-        for wire, path in enumerate(self._wire_paths()):
+        for wire in self._wires():
+            args += self._wire_args(wire, index)
+            args += ["-device", f"{NIC},netdev=wire{wire},id=nic{wire},mac=52:54:00:00:0{wire}:0{index + 1}"]
+        return args
+
+    def _wire_args(self, wire: int, index: int) -> list[str]:
+        """A machine's end of a wire: the stream, or in the client the hub of all of them."""
+        def stream(name: str, server: int) -> list[str]:
             listens = "off" if index else "on"
-            args += ["-netdev", f"stream,id=wire{wire},server={listens},addr.type=unix,addr.path={path}",
-                     "-device", f"{NIC},netdev=wire{wire},id=nic{wire},mac=52:54:00:00:0{wire}:0{index + 1}"]
+            path = self._wire_path(wire, server)
+            return ["-netdev", f"stream,id={name},server={listens},addr.type=unix,addr.path={path}"]
+        if index or self.spec.machines == 2:
+            return stream(f"wire{wire}", index or 1)
+        args = ["-netdev", f"hubport,id=wire{wire},hubid={wire}"]
+        for server in range(1, self.spec.machines):
+            name = f"wire{wire}.{server}"
+            args += [*stream(name, server), "-netdev", f"hubport,id=port{wire}.{server},hubid={wire},netdev={name}"]
         return args
 
     def _disk_args(self, name: str) -> tuple[str, ...]:
@@ -128,8 +151,13 @@ class Lab:
 
     @property
     def server(self) -> Machine:
-        """The machine that exports disks; the client itself in a lab of one."""
-        return self.machines[-1]
+        """The machine that exports disks, or the first one that does; the client itself in a lab of one."""
+        return self.machines[min(1, len(self.machines) - 1)]
+
+    @property
+    def servers(self) -> list[Machine]:
+        """All machines that export disks."""
+        return self.machines[1:] or self.machines
 
     @property
     def server_address(self) -> str:
@@ -216,10 +244,10 @@ class Lab:
 
     def greet(self) -> None:
         """Resolves the addresses once, so that no test's first connection pays for it."""
-        if self.spec.machines > 1:
-            for wire in range(self.spec.wires):
-                self.client.run(f"ping -c 1 -W 10 {self.address(self.server, wire)} "
-                                f"|| ping -c 3 -W 5 {self.address(self.server, wire)}", SETUP_SECONDS)
+        for wire in self._wires():
+            for server in filter(lambda server: server.alive, self.servers):
+                address = self.address(server, wire)
+                self.client.run(f"ping -c 1 -W 10 {address} || ping -c 3 -W 5 {address}", SETUP_SECONDS)
 
     def reboot(self, machine: Machine) -> None:
         """Power failure and return of one machine; with the client the server goes too."""

@@ -24,6 +24,8 @@ from vmlab.patience import is_debug_kernel, scaled
 
 TICKS = "tsc_early_khz"     # tells the rate of the time stamp counter
 LAST_WORDS_LINES = 200
+# The first line of a kernel's report of its death.
+DEATH = re.compile(r"\bBUG\b|\bOops\b|general protection fault|stack segment|double fault|Kernel panic")
 # A breakpoint that the kernel put at a place of its own text to change it, and whose handler does not know the place
 # any more. In text of a module the line ends with the module's name.
 INT3_OOPS = re.compile(r"Oops: int3(.*?)RIP: 0010:([^\n]*)", re.S)
@@ -290,6 +292,13 @@ class Machine:
         except OSError:
             return "#     (no console)"
         return "\n".join(f"#     {line}" for line in text.splitlines()[-lines:])
+
+    def last_words(self, lines: int = 60) -> str:
+        """What the console of a machine that is gone says of its death, from the report's first line on: its end would
+        be the registers."""
+        told = self.console_tail(LAST_WORDS_LINES).splitlines()
+        first = next((number for number, line in enumerate(told) if DEATH.search(line)), None)
+        return self.console_tail() if first is None else "\n".join(told[first:first + lines])
 
     @property
     def died_of_emulation(self) -> bool:

@@ -20,8 +20,10 @@ PROGRAMS = Path(__file__).with_name("peer")
 SIZE = "1m"             # what a history uses of a disk
 SECTORS_PER_MIB = 2048
 MADE_SECONDS = 100.0    # at most, for commands that wait for the disk
-MAKE = {"ext4": "modprobe ext4; mkfs.ext4 -q -F -b 4096 {}", "xfs": "modprobe xfs; mkfs.xfs -q -f --unsupported {}"}
-CHECK = {"ext4": "e2fsck -fn {}", "xfs": "xfs_repair -n {}"}
+# btrfs is as small only if data and metadata share their block groups.
+MAKE = {"ext4": "modprobe ext4; mkfs.ext4 -q -F -b 4096 {}", "xfs": "modprobe xfs; mkfs.xfs -q -f --unsupported {}",
+        "btrfs": "modprobe btrfs; mkfs.btrfs -q -f --mixed {}"}
+CHECK = {"ext4": "e2fsck -fn {}", "xfs": "xfs_repair -n {}", "btrfs": "btrfs check --check-data-csum {}"}
 
 
 class Person(Protocol):

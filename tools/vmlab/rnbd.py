@@ -162,9 +162,11 @@ class Disk:
                                 f"| md5sum").split()[0]
 
 
-def load_server(lab: Lab, modules: str | None = None, rtrs: str = "", rnbd: str = "dev_search_path=/dev") -> None:
-    """Loads the server's modules with these parameters, unless an earlier test has and the lab shares them."""
-    loaded.of(lab).load(lab.server, "server", _server_line(modules or lab.modules, rtrs, rnbd))
+def load_server(lab: Lab, modules: str | None = None, rtrs: str = "", rnbd: str = "dev_search_path=/dev",
+                server: Machine | None = None) -> None:
+    """Loads the modules of a server (the first one) with these parameters, unless an earlier test has and the lab
+    shares them."""
+    loaded.of(lab).load(server or lab.server, "server", _server_line(modules or lab.modules, rtrs, rnbd))
 
 
 def _server_line(modules: str, rtrs: str, rnbd: str) -> str:
@@ -235,9 +237,9 @@ def start(lab: Lab, rtrs: str = "", mib: int = 64, count: int = 1) -> None:
 
 
 def request(lab: Lab, device: str = "ram0", session: str = "s1", options: str = "access_mode=rw",
-            wires: int = 1, before: str = "") -> str:
-    """A line for map_device."""
-    paths = " ".join(f"path=ip:{lab.address(lab.server, wire)}" for wire in range(wires))
+            wires: int = 1, before: str = "", server: Machine | None = None) -> str:
+    """A line for map_device, to the first server or another."""
+    paths = " ".join(f"path=ip:{lab.address(server or lab.server, wire)}" for wire in range(wires))
     return " ".join(part for part in (before, f"sessname={session}", paths, f"device_path={device}", options) if part)
 
 

@@ -23,7 +23,7 @@ from vmlab.machine import QEMU, Machine
 from vmlab.patience import scaled
 from vmlab.store import digest, prune, remove, store, use
 
-KEPT_STATES = 20    # a complete run wakes 14
+KEPT_STATES = 20    # a complete run wakes 17
 SAVE_SECONDS = 120.0
 VOLATILE = ("-serial", "-qmp", "-chardev", "-netdev", "-blockdev")     # their arguments name this run's folder
 # The guest gives back what it can read again, so that the state is small.

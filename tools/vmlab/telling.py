@@ -10,12 +10,15 @@ import shlex
 LINES_MAX = 10
 WIDTH_MAX = 200
 WHAT_FAILED = "what failed:"
-# From the most telling kind to the least one: what a kernel or the judge says, failed expectations and what a compiler
-# or a test program says, lines of a log about something that went wrong. Lines of no kind come last.
+# From the most telling kind to the least one: what a kernel or the judge says, failed expectations, what a compiler
+# or a test program says and the calls that led a kernel to its death, lines of a log about something that went wrong.
+# Lines of no kind come last.
 KINDS = tuple(map(re.compile, (
-    r"\b(kernel|replay): |left behind|machine died|WARNING|\bBUG\b|Oops|KASAN|panicked|Kernel panic",
-    r"^(not ok|FAIL|ERROR|FAILED|error|warning)\b|^at \S+:\d+|Error\b|expected|assert|: error",
-    r"\b(fail\w*|refus\w*|reject\w*|time[- ]?out|lost|clos(ed|ing)|cannot|E[A-Z]{3,})\b")))
+    r"\b(kernel|replay): |left behind|machine died|WARNING|\bBUG\b|Oops|KASAN|panicked|Kernel panic|"
+    r"general protection|RIP: 0010:",
+    r"^(not ok|FAIL|ERROR|FAILED|error|warning)\b|^at \S+:\d+|Error\b|expected|assert|: error|"
+    r"\w\+0x[0-9a-f]+/0x",
+    r"\b(fail\w*|refus\w*|reject\w*|time[- ]?out|lost|clos(ed|ing)|cannot|E(?!FLAGS)[A-Z]{3,})\b")))
 COLUMN = re.compile(r"^#? *")
 
 

@@ -27,10 +27,14 @@ class Uevents:
 
     def wait_for(self, words: str) -> None:
         """Waits until these words have come."""
-        until(lambda: words in "".join(self._parts), SECONDS, f"'{words}' among the events")
+        until(lambda: words in self.so_far(), SECONDS, f"'{words}' among the events")
+
+    def so_far(self) -> str:
+        """All that has come."""
+        return "".join(self._parts)
 
     def end(self) -> str:
         """Listens no more; all that has come."""
         self._job.kill()
         rest = self._job.wait(20).out
-        return "".join(self._parts) + rest
+        return self.so_far() + rest

@@ -258,7 +258,14 @@ def other_data(end: Endpoint, number: int, size: int, address: int, key: int) ->
 
 
 def hangs_up(end: Endpoint, *_request: int) -> bytes:
-    """Nothing."""
+    """Nothing.
+
+    The request may come before the message that establishes the connection (RTU): the kernel's connection manager
+    sends no DREQ until then, and the initiator would wait for its limit of time.
+    """
+    event = end.peer.event(60_000)
+    if event is None or event.name != "RDMA_CM_EVENT_ESTABLISHED":
+        raise Wrong(f"not established: {event}")
     end.disconnect()
     return b""
 

@@ -38,6 +38,9 @@ ROOTS = ("/sys/class/rtrs-client/*", "/sys/class/rtrs-server/*", "/sys/class/rnb
          "/sys/class/rnbd-server/ctl", "/sys/block/rnbd*/rnbd", "/sys/module/rtrs_*/parameters",
          "/sys/module/rnbd_*/parameters")
 MAP = "/sys/class/rnbd-client/ctl/map_device"
+# Names of sessions, paths and devices, which are no part of a file's kind.
+KINDS = ((r"/paths/[^/]+", "/paths/*"), (r"/(rtrs-\w+|sessions)/[^/]+", r"/\1/*"), (r"/rnbd\d+", "/rnbd*"),
+         (r"/devices/ram\d+", "/devices/*"))
 POLICIES = ("0", "1", "2", "rr", "MI", "min-latency", "round-robin", "min-inflight")
 NUMBERS = ("0", "1", "-1", "2", "8", "99", "100", "101", "128", "255", "256", "1000", "9999", "10000", "60000", "65535",
            "65536", "2147483647", "2147483648", "-2147483648", "4294967295", "4294967296", "9223372036854775807",
@@ -62,18 +65,6 @@ RANGES = {
 }
 WRONG_WORDS = ("colour=red", "sessname=", "=", "device_path=../x", f"sessname={'s' * 255}", f"device_path={'d' * 256}",
                "access_mode=w", "nr_poll_queues=99", "io_timeout_ms=999")
-
-
-def is_wrong(file: str, text: bytes) -> bool:
-    """Whether the file must refuse this. (Of what is not said here, the file may take or refuse it.)"""
-    name = os.path.basename(file)
-    if name == "map_device":
-        return bool(set(WRONG_WORDS) & set(text.decode("latin1").split()))
-    number = re.fullmatch(rb"\s*([+-]?\d{1,40})\s*", text)
-    if name not in RANGES or not number:
-        return False
-    least, most = RANGES[name]
-    return not least <= int(number[1]) <= most
 
 
 class Chance(random.Random):
@@ -155,9 +146,9 @@ class Chance(random.Random):
         return self.noise()
 
 
-def files() -> Iterator[str]:
-    """All files of both drivers that are there just now. Links lead to files that are found by their own names."""
-    for pattern in ROOTS:
+def files(roots: tuple[str, ...] = ROOTS) -> Iterator[str]:
+    """All files of the drivers that are there just now. Links lead to files that are found by their own names."""
+    for pattern in roots:
         for root in glob.glob(pattern):
             for folder, _folders, names in os.walk(os.path.realpath(root)):
                 yield from (f"{folder}/{name}" for name in names if name != "uevent" and "/power" not in folder)
@@ -171,16 +162,24 @@ def is_writable(file: str) -> bool:
         return False
 
 
-def kind_of(file: str) -> str:
+def kind_of(file: str, kinds: tuple[tuple[str, str], ...] = KINDS) -> str:
     """A name for all files of a kind: without the names of sessions, paths and devices."""
-    for pattern, name in ((r"/paths/[^/]+", "/paths/*"), (r"/(rtrs-\w+|sessions)/[^/]+", r"/\1/*"),
-                          (r"/rnbd\d+", "/rnbd*"), (r"/devices/ram\d+", "/devices/*")):
+    for pattern, name in kinds:
         file = re.sub(pattern, name, file)
     return file
 
 
 class Fuzzer:
     """What all threads share."""
+
+    ROOTS = ROOTS
+    KINDS: tuple[tuple[str, str], ...] = KINDS
+    DEVICES = "/dev/rnbd*"
+    # Takes lines that make a device of DEVICES; one with such a word has to be refused.
+    CONTROL = MAP
+    WRONG_WORDS = WRONG_WORDS
+    RANGES = RANGES
+    CHANCE: type[Chance] = Chance
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
@@ -204,10 +203,21 @@ class Fuzzer:
         enough = self.swept and self.writes > WRITES_MIN and self.ios > IOS_MIN
         return seconds > self.job["seconds"] and (enough or seconds > LONGER * self.job["seconds"])
 
+    def is_wrong(self, file: str, text: bytes) -> bool:
+        """Whether the file must refuse this. (Of what is not said here, the file may take or refuse it.)"""
+        name = os.path.basename(file)
+        if name == os.path.basename(self.CONTROL):
+            return bool(set(self.WRONG_WORDS) & set(text.decode("latin1").split()))
+        number = re.fullmatch(rb"\s*([+-]?\d{1,40})\s*", text)
+        if name not in self.RANGES or not number:
+            return False
+        least, most = self.RANGES[name]
+        return not least <= int(number[1]) <= most
+
     def ends_io(self, file: str, text: bytes) -> bool:
         """Whether this may end the IO of the watched disk."""
         what = next((word for pattern, word in ENDS_IO if re.search(pattern, file)), None)
-        if what is None or is_wrong(file, text) or not re.search(what, text.decode("latin1").lower()):
+        if what is None or self.is_wrong(file, text) or not re.search(what, text.decode("latin1").lower()):
             return False
         keep, disk = self.job["keep"], self.job["disks"][0]
         if "/rnbd/" in file and "/sessions/" not in file:
@@ -240,12 +250,12 @@ class Fuzzer:
             finally:
                 os.close(handle)
             said = "ok"
-            if is_wrong(file, text):
+            if self.is_wrong(file, text):
                 self.failures.append(f"{self.doing[who]} was not refused")
         except OSError as why:
             said = errno.errorcode.get(why.errno or 0, str(why.errno))
         with self.lock:
-            self.counts[kind_of(file)][said] += 1
+            self.counts[kind_of(file, self.KINDS)][said] += 1
             self.writes += 1
         self.doing.pop(who)
 
@@ -253,7 +263,7 @@ class Fuzzer:
         """The files that there were half a second ago; `writable`: those that can be written, by their mode."""
         if time.monotonic() > self.listed + LISTED_SECONDS:
             self.listed = time.monotonic()
-            self.all = list(files())
+            self.all = list(files(self.ROOTS))
             self.writable = [name for name in self.all if is_writable(name)]
         return self.writable if writable else self.all
 
@@ -266,11 +276,11 @@ class Fuzzer:
         forms: tuple[Callable[[bytes], bytes], ...] = (
             lambda right: b"x" * PAGE, lambda right: b"", lambda right: right.ljust(PAGE),
             lambda right: b" " + right + b" \n", lambda right: b"9" * 20 * PAGE, lambda right: bytes(range(256)))
-        known = [name for name in files() if is_writable(name)]
-        for word in WRONG_WORDS:
-            self.write(MAP, f"{chance.right_line()} {word}".encode())
+        known = [name for name in files(self.ROOTS) if is_writable(name)]
+        for word in self.WRONG_WORDS:
+            self.write(self.CONTROL, f"{chance.right_line()} {word}".encode())
         for file in known:
-            least, most = RANGES.get(os.path.basename(file), (0, -1))
+            least, most = self.RANGES.get(os.path.basename(file), (0, -1))
             for number in (least - 1, most + 1) if least <= most else ():
                 self.write(file, str(number).encode())
         for file in (name for name in known if re.search(r"client/.*/paths/.*/disconnect$", name)):
@@ -285,22 +295,26 @@ class Fuzzer:
 
     def writer(self, number: int) -> None:
         """Writes; what brings sessions and paths back as often as what ends them."""
-        chance = Chance(f"{self.job['seed']} {number}", self.job)
+        chance = self.CHANCE(f"{self.job['seed']} {number}", self.job)
         if number == 0:
             self.sweep(chance)
         while not self.over:
             if chance.random() < 0.25:
-                self.write(MAP, chance.line().encode())
+                self.write(self.CONTROL, chance.line().encode())
             known = self.known(chance.random() < 0.95)
             for file in chance.sample(known, min(len(known), 12)):
                 self.write(file, chance.text(file))
-            back = [name for name in known if name.endswith(("/reconnect", "/add_path"))]
+            back = [name for name in known if self.brings_back(name)]
             for file in chance.sample(back, min(len(back), 2)):
                 self.write(file, chance.right(file).encode())
 
+    def brings_back(self, name: str) -> bool:
+        """Whether the file undoes what others end."""
+        return name.endswith(("/reconnect", "/add_path"))
+
     def reader(self) -> None:
         """Reads all files, whole and from odd positions, and some that were opened long before."""
-        chance = Chance(f"{self.job['seed']} reader", self.job)
+        chance = self.CHANCE(f"{self.job['seed']} reader", self.job)
         held: list[int] = []
         while not self.over:
             for name in self.known(False):
@@ -325,23 +339,27 @@ class Fuzzer:
     def disks(self) -> None:
         """Reads and writes blocks of all disks but the watched one, and maps one if there is no other. An error is no
         surprise."""
-        chance = Chance(f"{self.job['seed']} disks", self.job)
+        chance = self.CHANCE(f"{self.job['seed']} disks", self.job)
         block = mmap.mmap(-1, PAGE)
         while not self.over:
-            devices = glob.glob("/dev/rnbd*")
+            devices = glob.glob(self.DEVICES)
             if len(devices) < 2:
-                self.write(MAP, chance.right_line().encode())
+                self.write(self.CONTROL, chance.right_line().encode())
             for device in devices:
                 try:
                     handle = os.open(device, os.O_RDWR | os.O_DIRECT | os.O_NONBLOCK)
                 except OSError:
                     continue
-                number = os.fstat(handle).st_rdev
-                found = self.of_disk(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/rnbd")
-                if found and found[1] != self.job["disks"][0]:
+                if self.is_others(handle):
                     self.move(handle, block, chance)
                 os.close(handle)
             time.sleep(0.01)
+
+    def is_others(self, handle: int) -> bool:
+        """Whether an open device is not the watched one."""
+        number = os.fstat(handle).st_rdev
+        found = self.of_disk(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/rnbd")
+        return found is not None and found[1] != self.job["disks"][0]
 
     def move(self, handle: int, block: mmap.mmap, chance: Chance) -> None:
         """A few blocks of one disk."""
@@ -355,7 +373,7 @@ class Fuzzer:
             except OSError:
                 return
 
-    def unmap_others(self) -> None:
+    def end_others(self) -> None:
         """By force, which ends IO that waits for its server; that may have given the device to another session."""
         for folder in glob.glob("/sys/block/rnbd*/rnbd"):
             self.write(f"{os.path.realpath(folder)}/unmap_device", b"force")
@@ -377,11 +395,14 @@ class Fuzzer:
             thread.start()
         while not self.over:
             time.sleep(0.1)
-        self.unmap_others()
+        self.end_others()
         last = time.monotonic() + GRACE_SECONDS
         for thread in threads:
             thread.join(max(0.1, last - time.monotonic()))
         stuck = [f"{thread.name}: {self.doing.get(thread.name, '')}" for thread in threads if thread.is_alive()]
+        if not stuck:
+            # What was made by the last writes.
+            self.end_others()
         return {"counts": self.counts, "reads": self.reads, "ios": self.ios, "stuck": stuck, "failures": self.failures}
 
 

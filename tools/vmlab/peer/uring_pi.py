@@ -8,8 +8,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import functools
 import mmap
 import os
+import random
 import struct
 import sys
 
@@ -24,6 +26,7 @@ CAN_STORE, HAS_REFERENCE = 1, 2
 CHECKSUMS = {"t10": 2, "crc64": 4}
 SHIFT_BYTES = 1 << 20
 ESCAPE = 0xffff
+PIECES = 32
 
 
 def _table(polynomial: int, bits: int, reflected: bool) -> list[int]:
@@ -44,6 +47,7 @@ T10_TABLE = _table(0x8bb7, 16, False)
 NVME_TABLE = _table(0x9a6c9329ac4bc9b5, 64, True)
 
 
+@functools.cache
 def crc16(data: bytes) -> int:
     """CRC16 of T10-DIF."""
     value = 0
@@ -52,12 +56,24 @@ def crc16(data: bytes) -> int:
     return value
 
 
+@functools.cache
 def crc64(data: bytes) -> int:
     """CRC64 of NVMe."""
     value = (1 << 64) - 1
     for byte in data:
         value = value >> 8 ^ NVME_TABLE[(value ^ byte) & 0xff]
     return value ^ ((1 << 64) - 1)
+
+
+@functools.cache
+def pieces(interval: int) -> list[bytes]:
+    """Different contents of an interval. They are few, as their CRCs take long in an emulated machine."""
+    return [os.urandom(interval) for _ in range(PIECES)]
+
+
+def some(count: int, interval: int, first: int) -> bytes:
+    """The data of so many intervals, from a number of a piece on: each is different from those around it."""
+    return b"".join(pieces(interval)[(first + number) % PIECES] for number in range(count))
 
 
 class Wrong(Exception):
@@ -136,7 +152,7 @@ def capabilities(disk: Disk, stored: bool) -> None:
 
 def right_ones(disk: Disk, seed: int, base: int, count: int, app: int) -> None:
     """What is written with right tuples comes back with them, application tags too if they are stored."""
-    data = os.urandom(count * disk.interval)
+    data = some(count, disk.interval, random.randrange(PIECES))
     tuples = disk.tuples(data, seed, app)
     must(disk.write(base, data, tuples, seed), len(data), f"a write of {count} intervals with right tuples")
     result, found, back = disk.read(base, len(data), seed)
@@ -149,9 +165,8 @@ def right_ones(disk: Disk, seed: int, base: int, count: int, app: int) -> None:
 def wrong_ones(disk: Disk, seed: int, base: int, stored: bool) -> None:
     """A wrong guard or address in any tuple refuses the write, and nothing of it is on the disk."""
     count = 5
-    before = os.urandom(count * disk.interval)
+    before, data = (some(count, disk.interval, first) for first in (0, count))
     must(disk.write(base, before, disk.tuples(before, seed), seed), len(before), "a write with right tuples")
-    data = os.urandom(len(before))
     tuples = disk.tuples(data, seed)
     for which in (0, count - 1):
         for name, byte in (("guard", 0), ("address", disk.tuple_bytes - 1)):

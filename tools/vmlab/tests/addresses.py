@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from vmlab import paths, rnbd, tier
-from vmlab.checks import eq, ok
+from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
@@ -33,3 +33,5 @@ def test_a_path_has_link_local_ends(pair: Lab) -> None:
         paths.reconnect(pair, f"{rnbd.session_file('paths')}/{paths.names(pair)[0]}")
         eq(paths.states(pair), ["connected"])
         disk.unmap()
+        # A session that has not ended yet is used again, with the path that it has.
+        until(lambda: pair.client.names(rnbd.SESSIONS) in ([], ["ctl"]), 10, "the session has ended")

@@ -21,8 +21,10 @@ from vmlab.trace import FOLDER, MOUNT
 TIER = tier.ALL
 
 MIB = 16
+IOS = tier.of(200, 400)    # of each kind, before the count and while it goes on
 EVENTS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
-OURS = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server", "kernel_ext", "block_ext", "rdma_rust")
+OURS = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server", "kernel_ext", "block_ext", "rdma_rust",
+        "rnbd_ec")
 FRAME = re.compile(r"^\s+([\w.]+)\+0x\w+/0x\w+(?: \[(\w+)\])?$")
 # From here inwards is something else than the function that was interrupted.
 INTERRUPTS = re.compile(r"^(asm_\w+|handle_softirqs|do_softirq|__irq_exit_rcu)$")
@@ -85,11 +87,11 @@ def watch(lab: Lab, disk: rnbd.Disk) -> None:
     """IO of each kind on a disk whose memory is there; both machines allocate only what is permitted."""
     kinds = ("--rw=randrw --bsrange=4k-256k --iodepth=16", "--rw=randwrite --bs=4k --iodepth=16 --fdatasync=8")
     for kind in kinds:      # what is allocated once, at the first use
-        disk.fio(f"{kind} --size=8m --number_ios=400 --norandommap", 120).clean()
+        disk.fio(f"{kind} --size=8m --number_ios={IOS} --norandommap", 120).clean()
     machines = {"client": lab.client, "server": lab.server}
     watches = {name: Watch(machine) for name, machine in machines.items()}
     for kind in kinds:
-        disk.fio(f"{kind} --size=8m --number_ios=400 --norandommap", 120).clean()
+        disk.fio(f"{kind} --size=8m --number_ios={IOS} --norandommap", 120).clean()
     for name, one in watches.items():
         stacks = one.end()
         found = ours(stacks)

@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kdir import cargo
-from vmlab import demo, docs, rnbd, shell, story, tier
+from kdir import cargo, programs
+from vmlab import demo, docs, ec, rnbd, shell, story, tier
 from vmlab.checks import Failed, eq, ok, until
 from vmlab.docs import REPOSITORY, Block
 from vmlab.lab import Lab
@@ -29,7 +29,6 @@ from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests.pi_store import format_disk
 
-SMP = 2
 TIER = tier.ALL
 
 BLOCK_SECONDS = 120
@@ -158,6 +157,12 @@ def test_the_paths_of_the_failover_page(pair: Lab) -> None:
     # Files of a device with a sidecar.
     format_disk(pair, "ram2")
     pair.defer(rnbd.map_disk(pair, "ram2", options="pi=require").unmap)
+    # Files of an array.
+    pair.server.run("mods ours rnbd-ec; modprobe loop max_loop=3; for n in 0 1 2; do truncate -s 16m /run/m$n; "
+                    "losetup /dev/loop$n /run/m$n; done")
+    pair.defer(pair.server.run, "rmmod rnbd_ec; losetup -D; rm /run/m?")
+    eq(pair.server.write(ec.ASSEMBLE, "mode=create name=ec0 members=/dev/loop0,/dev/loop1,/dev/loop2", ec.SECONDS), "")
+    pair.defer(ec.Array(pair.server).stop)
     abi = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "Documentation/ABI").rglob("sysfs-*"))
     named = {file: docs.sysfs_paths((REPOSITORY / file).read_text(encoding="utf-8"))
              for file in (*docs.documents(), *abi)}
@@ -216,6 +221,24 @@ def test_the_simulation_runs_as_it_is_written() -> None:
         words = [*cargo.command(), *line.split()[1:]]
         at = words.index("--") if "--" in words else len(words)
         words[at:at] = ["--manifest-path", str(REPOSITORY / "tools/Cargo.toml"), "--locked", "--quiet"]
-        done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False,
+        done = subprocess.run(words, cwd=REPOSITORY / "tools", capture_output=True, text=True, check=False,
                               env=os.environ | cargo.environment())
         ok(done.returncode == 0, f"{command}: {done.stdout[-500:]} {done.stderr[-1000:]}")
+
+
+@needs(wires=1, own_modules=True)
+def test_an_array_is_made_as_it_is_written(pair: Lab) -> None:
+    """The commands of ec.md, over three disks of one server."""
+    rnbd.ram_disk(pair, 64, 3)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    pair.client.push(programs.RNBD_EC.build(), "/usr/bin/rnbd-ec")
+    pair.client.run("chmod 755 /usr/bin/rnbd-ec; mods ours rnbd-ec; modprobe ext4")
+    for block in docs.blocks("Documentation/ec.md"):
+        if block.place == "client":
+            pair.client.run("\n".join(block.commands), 120)
+    array = ec.Array(pair.client)
+    eq(array.state(), "clean")
+    array.stop()
+    for number in range(3):
+        rnbd.Disk(pair.client, f"rnbd{number}", "s1", f"ram{number}").unmap()

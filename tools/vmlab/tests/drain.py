@@ -121,6 +121,44 @@ def test_a_path_is_closed_when_a_device_that_hangs_goes_on(vm: Lab) -> None:
     _closes(vm, HANGS)
 
 
+def _is_killed(vm: Lab, file: str, word: str) -> None:
+    """A writer of a file that waits for the device is gone when it is killed."""
+    writer = vm.client.start_job(f"exec sh -c 'echo {word} > {file}'", 200)
+    vm.defer(writer.kill)
+    paths.rest(2)
+    ok(writer.running, f"the writer of {file} did not wait for the device")
+    writer.kill()
+    until(lambda: not writer.running, 10, f"the killed writer of {file} is gone")
+
+
+@needs(machines=1, own_modules=True, waits=True)
+def test_who_waits_for_a_device_that_does_not_flush_can_be_killed(vm: Lab) -> None:
+    """The writers of disconnect and of unmap_device, over a read in flight: SIGKILL ends them, and neither the path is
+    closed nor the disk removed before the device has flushed; both are after it, and the session with them."""
+    plug_in(vm)
+    _slow_disk(vm)
+    disk = rnbd.map_disk(vm, "dm-0")
+    vm.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
+    read = vm.client.start_job(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none", 200)
+    until(lambda: _in_flight(disk) == 1, 20, "the read is under way")
+    folder, mark = paths.to_wire(vm), vm.client.log_mark()
+    _break(vm, REFUSES, _numbers(vm, "client"))
+    _is_killed(vm, f"{folder}/disconnect", "1")
+    until(lambda: _log(vm, WAITS, mark), 60, "the device was found not to flush")
+    _is_killed(vm, f"{disk.control}/unmap_device", "force")
+    ok(read.running, "the read has ended while the device had its pages")
+    eq(_log(vm, ENDED, mark), [], "ends of work requests")
+    clear_faults(vm)
+    until(lambda: not disk.present, 60, "the disk is unmapped")
+    ok(read.wait(20).code, "a read of a disk that was unmapped by force succeeded")
+    vm.server.run(f"dmsetup resume {SUSPENDED}")
+    until(lambda: not vm.client.exists(folder), 20, "the session is closed")
+    eq(len(_log(vm, ENDED, mark)), 1, "ends of work requests")
+    eq(_log(vm, LEAKED, mark), [], "queue pairs that leaked")
+    eq(len(_log(vm, r"rnbd\d+ .*: unmapped", mark)), 1, "disks that were unmapped")
+    rnbd.map_disk(vm, "dm-0").unmap()
+
+
 def _is_full(disk: rnbd.Disk) -> bool:
     """Whether all writes are in flight a moment later."""
     paths.rest(0.1)

@@ -52,7 +52,8 @@ def _write(mount: Node, word: str, number: int) -> None:
     """Adds or removes the peers of a round: another address each."""
     peers = range(EACH)
     for some in (peers[at:at + 256] for at in range(0, EACH, 256)):
-        lines = "\n".join(f"{word} gid=::ffff:10.77.{number * 8 + peer // 256}.{peer % 256} qpn=17" for peer in some)
+        lines = "\n".join(f"{word} gid=::ffff:10.77.{number * 8 + peer // 256}.{peer % 256} qpn=17 qkey=4"
+                          for peer in some)
         eq(mount.add(lines), "", f"{word} {len(some)} peers")
 
 
@@ -91,7 +92,7 @@ NOBODY = 200
 def test_addresses_that_nobody_has_keep_no_one_waiting(pair: Lab) -> None:
     """A node is told of many of them, and then of one that is there: it knows that one at once, and ends at once."""
     servers, machine = gfarm_mount.start(pair), pair.server
-    nobody = "\n".join(f"add gid=::ffff:10.0.1.{50 + number} qpn=17" for number in range(NOBODY))
+    nobody = "\n".join(f"add gid=::ffff:10.0.1.{50 + number} qpn=17 qkey=4" for number in range(NOBODY))
     with gfarm_node.node(servers, "ib_devname=rxe1", f"{AT}0") as other:
         with gfarm_node.node(servers, "ib_devname=rxe1", f"{AT}1") as one:
             eq(one.add(nobody), "", "addresses that nobody has")

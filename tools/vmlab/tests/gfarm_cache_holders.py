@@ -27,6 +27,7 @@ SCRIPTS = ("gfarm_cache_wire.py", "gfarm_cache_liar.py", "gfarm_cache_holder.py"
 MODE, HELD = "/run/mode", f"{FOLDER}/held"
 # Not a whole number of pages.
 SIZE, FILES = 30_001, 5
+READ_FILES = tier.of(3, FILES)      # in each mode
 # The holder is a program, which is slow on a busy host.
 OPTIONS = "ib_mtu=1024,cc_timeout_ms=2000"
 # How a holder sends pages: as it should; each fragment twice, the last first; behind random datagrams; behind what it
@@ -69,11 +70,12 @@ class Holder:
         return self.mount.ibstat()["peer_pages"]
 
     def check(self, what: str) -> None:
-        """All files are right, read by one process, and not from the page cache."""
+        """Files are right, read by one process, and not from the page cache."""
         self.mount.forget()
-        said = self.mount.machine.run(f"cd {self.mount.at} && sha256sum {' '.join(self.wanted)}", 120)
+        wanted = dict(list(self.wanted.items())[:READ_FILES])
+        said = self.mount.machine.run(f"cd {self.mount.at} && sha256sum {' '.join(wanted)}", 120)
         found = {name: digest for digest, name in (line.split() for line in said.splitlines())}
-        eq(found, self.wanted, what)
+        eq(found, wanted, what)
 
 
 @contextmanager

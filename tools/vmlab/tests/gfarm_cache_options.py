@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from mmap import ACCESS_READ, mmap
 
 from vmlab import gfarm_mount, gfarm_node, tier
 from vmlab.checks import Failed, eq, ge, in_time, matches, ok, until
@@ -11,6 +12,7 @@ from vmlab.gfarm_node import DESCRIPTION, queue_pairs
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+from vmlab.seed import fresh
 
 SMP = 2
 TIER = tier.ALL
@@ -30,8 +32,7 @@ REFUSED = {
     f"{CC_KEY},ib_gid=256": "ib_gid=256 is not in 0..=255",
     f"{CC_KEY},ib_port=0": "ib_port=0 is not in 1..=255",
     f"{CC_KEY},ib_sl=16": "ib_sl=16 is not in 0..=15",
-    f"{CC_KEY},ib_qkey=0": "ib_qkey=0 is not in 1..=2147483647",
-    f"{CC_KEY},ib_qkey=2147483648": "ib_qkey=2147483648 is not in",
+    f"{CC_KEY},ib_qkey=2147483648": "ib_qkey=2147483648 is not in 1..=2147483647, nor 0",
     f"{CC_KEY},ib_devname={'x' * 32}": "is not a device's name of up to 31 bytes",
     f"{CC_KEY},cc_timeout_ms=49": "cc_timeout_ms=49 is not in 50..=2000",
     f"{CC_KEY},cc_wait_ms=30001": "cc_wait_ms=30001 is not in 100..=30000",
@@ -78,7 +79,10 @@ def test_options_are_in_force_and_shown(vm: Lab) -> None:
     with gfarm_node.node(servers) as mount:
         shown = mount.options
         ok("cc=on" in shown and not any(word.startswith(("ib_", "cc_")) for word in shown), f"{shown}")
-        matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=111 sl=0 gid=::ffff:10\.")
+        matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=\d+ sl=0 gid=::ffff:10\.")
+        first = mount.address.split("qkey=")[1].split()[0]
+    with gfarm_node.node(servers) as mount:
+        ok(f"qkey={first} " not in mount.address, f"the key of the mount before: {mount.address}")
     link_local = _gid(vm.server, "fe80")
     with gfarm_node.node(servers, ",".join([*given, f"ib_gid={link_local}"])) as mount:
         shown = mount.options
@@ -111,6 +115,31 @@ def _costs(machine: Machine) -> dict[str, object]:
     return {"threads": threads, "modules": modules, "devices": devices}
 
 
+def _has_key(machine: Machine, key: bytes) -> list[int]:
+    """Where the machine's memory has half of a key or more, as a node keeps it; the keyring has its digits."""
+    image = machine.folder / "memory"
+    machine.qmp("pmemsave", val=0, size=machine.hardware.memory_mib << 20, filename=str(image), seconds=60)
+    with image.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as memory:
+        found = [at for half in (key[:8], key[8:]) if (at := memory.find(half)) >= 0]
+    image.unlink()
+    return found
+
+
+@needs(machines=1, timeout=240)
+def test_the_key_is_wiped_from_memory(vm: Lab) -> None:
+    """It is there while a node is mounted; not after the unmount, nor if a node cannot be made after it was read."""
+    servers, key = gfarm_mount.start(vm), fresh().randbytes(16)
+    put_random(servers, "secret", 300_001)
+    with gfarm_node.node(servers, key=key.hex()) as one, gfarm_node.node(servers, at=AT + "2", key=key.hex()) as two:
+        two.add(one.address)
+        until(lambda: "alive" in one.peers().values() and "alive" in two.peers().values(), 20, "both know each other")
+        eq(one.sha256("secret"), two.sha256("secret"), "the file")
+        ge(len(_has_key(vm.server, key)), 2, "halves of the key while it is in use")
+    eq(_has_key(vm.server, key), [], "places of the key after the unmount")
+    ok(gfarm_node.try_mount(servers, f"{CC_KEY},ib_devname=none", key.hex()).code, "a node without a device")
+    eq(_has_key(vm.server, key), [], "places of the key after a mount that has failed")
+
+
 @needs(machines=1, timeout=240)
 def test_a_mount_without_the_cache_costs_nothing(vm: Lab) -> None:
     """With cc=off: the threads, modules and objects are those of a mount that has never heard of the cache."""
@@ -132,18 +161,19 @@ def test_peers_are_written_to_ibaddr(vm: Lab) -> None:
     """The lines of 2014 and those with a GID only; what is wrong is an error and changes nothing; all are removed."""
     servers = gfarm_mount.start(vm)
     with gfarm_node.node(servers, "ib_qkey=222,ib_sl=5") as mount:
-        for line, peer in (("add gid=::ffff:10.9.9.1 qpn=17", "lid=0 qpn=17 psn=0 qkey=222 sl=5 gid=::ffff:10.9.9.1"),
+        for line, peer in (("add gid=::ffff:10.9.9.1 qpn=17 qkey=4",
+                            "lid=0 qpn=17 psn=0 qkey=4 sl=5 gid=::ffff:10.9.9.1"),
                            ("lid=0 qpn=18 psn=9 qkey=3 sl=1 gid=::ffff:10.9.9.1",
                             "lid=0 qpn=18 psn=0 qkey=3 sl=1 gid=::ffff:10.9.9.1")):
             eq(mount.add(line), "", line)
             eq(mount.peers().get(peer), "unknown", f"{line}: {mount.peers()}")
         before = mount.peers()
-        for line in ("add gid=::ffff:10.9.9.1", "lid=0 qpn=18 psn=9 qkey=3", "add gid=10.9.9.1 qpn=1x7", mount.address,
-                     "remove gid=::ffff:10.9.9.2 qpn=17"):
+        for line in ("add gid=::ffff:10.9.9.1", "add gid=::ffff:10.9.9.1 qpn=17", "lid=0 qpn=18 psn=9 qkey=3",
+                     "add gid=10.9.9.1 qpn=1x7 qkey=4", mount.address, "remove gid=::ffff:10.9.9.2 qpn=17"):
             ok(mount.add(line), f"taken: {line}")
         eq(mount.add("# a comment"), "", "a comment")
         eq(mount.peers(), before, "peers after wrong lines")
-        many = "\n".join(f"add gid=::ffff:10.9.8.7 qpn={qpn}" for qpn in range(100, 500))
+        many = "\n".join(f"add gid=::ffff:10.9.8.7 qpn={qpn} qkey=4" for qpn in range(100, 500))
         eq(mount.add(many), "", "400 lines")
         eq(len(mount.peers()), 402, "peers")
         eq(mount.add(many.replace("add", "remove")), "", "400 lines")

@@ -30,7 +30,7 @@ READY, OVER = "/run/hungry.ready", "/run/hungry.over"
 LONG, READ_SECONDS, SHORT_SECONDS = "cc_wait_ms=30000", 30.0, 5.0
 LEAVE_SECONDS = 10.0
 GROUP, GROUP_MIB = f"{GROUPS}/waits", 24
-HELD_SIZE, PART = 24 * MIB + 1, 1 * MIB
+HELD_SIZE, PART = tier.of(12, 24) * MIB + 1, 1 * MIB
 # Pages that are locked, of all of the machine: bit 0 of /proc/kpageflags.
 LOCKED = """
 locked = 0

@@ -14,7 +14,6 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.story import Story
 
-SMP = 2
 TIER = tier.ALL
 
 PAGE = "Documentation/gfarm.md"

@@ -267,6 +267,16 @@ def test_a_remount_by_mount_gfarm(vm: Lab) -> None:
         matches(vm.server.try_run(f"mount -o remount,readahead=5 {AT} 2>&1").out, "cannot be changed by a remount")
         reader.go_on()
         eq(reader.digest(), wanted, "the open file")
+    # What is the VFS's is taken by the VFS, or refused by it.
+    vm.server.push_bytes(servers.keys["root"].encode(), "/run/own.key")
+    vm.server.run("chmod 600 /run/own.key")
+    options = f"{gfarm_mount.SOURCE} {AT} -o user=root,keyfile=/run/own.key,{gfarm_mount.HOSTS}"
+    vm.server.run(f"mount -t gfarm {options},lazytime,sync")
+    shown = vm.server.run(f"findmnt -n -o OPTIONS {AT}; umount {AT}")
+    ok("lazytime" in shown and "sync" in shown, shown)
+    # mount(8) leaves it out on a machine without SELinux.
+    refused = vm.server.try_run(f"mount.gfarm {options},context=system_u:object_r:tmp_t:s0 2>&1; rm /run/own.key")
+    matches(refused.out, "the kernel refuses option context")
 
 
 @needs(machines=1, timeout=240, own_modules=True)

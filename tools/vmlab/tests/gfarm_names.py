@@ -2,17 +2,23 @@
 """Names of a real Gfarm that change elsewhere while the kernel knows them, and how often gfmd is asked."""
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from vmlab import gfarm_mount
-from vmlab.checks import eq, ok, until
+from vmlab import gfarm_mount, tier
+from vmlab.checks import eq, ge, ok, until
 from vmlab.gfarm_mount import Mount, mounted, put_random
 from vmlab.lab import Lab
+from vmlab.machine import Machine
 from vmlab.needs import needs
+from vmlab.paths import figure
+from vmlab.trace import FOLDER, MOUNT
 
 # What is known of a name holds for actimeo=, 1 s by default; files are looked at by each open.
 KNOWN = "sleep 1.1"
-FILES = 200
+FILES = tier.of(100, 300)
 # Reads a file that is removed meanwhile: by its descriptor as before, by its name no more.
 HELD = """
 import os, sys
@@ -54,6 +60,13 @@ except OSError as error:
     print(errno.errorcode[error.errno])
 """
 
+# A program that begins: it imports modules.
+START = """
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+print(len({importlib.import_module(f"m{number}") for number in range(1, int(sys.argv[2]) + 1)}))
+"""
+
 # Reads a directory whose names are long, so that a call brings some of them only; after the first call another mount
 # adds names before those that were read, or removes them again. Prints how many of the names that stay were not read
 # once, and how many there are.
@@ -75,6 +88,68 @@ for change in ("add", "remove"):
     read += [entry.name for entry in entries]
     print(sum(read.count(name(number)) != 1 for number in range(200, 200 + count)), len(os.listdir(elsewhere)))
 """
+
+# Walks to a file again and again, by its name alone or to open it.
+WALKS = 50
+WALK = """
+import os, sys
+path, count, opens = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+for _ in range(count):
+    if opens:
+        os.close(os.open(path, os.O_RDONLY))
+    else:
+        os.stat(path)
+"""
+# What each check of a name looks at, and what one does that is not under RCU, and each open.
+PROBES = {"met": "vfs_ext_helper_dentry_age_ms", "again": "vfs_ext_helper_name"}
+
+
+@contextmanager
+def counted(machine: Machine) -> Iterator[Callable[[], tuple[int, int]]]:
+    """Names that path walks meet are counted meanwhile: all of them, and those that are checked without RCU."""
+    probes = "".join(f"echo 'p:{name} {function}' >> kprobe_events; " for name, function in PROBES.items())
+    enable = f"for name in {' '.join(PROBES)}; do echo %d > events/kprobes/$name/enable; done"
+    machine.run(f"{MOUNT}; cd {FOLDER}; {probes}{enable % 1}")
+
+    def hits() -> tuple[int, int]:
+        rows = dict(re.findall(r"(\w+) +(\d+) +\d+", machine.read(f"{FOLDER}/kprobe_profile")))
+        return int(rows["met"]), int(rows["again"])
+
+    try:
+        yield hits
+    finally:
+        machine.run(f"cd {FOLDER}; {enable % 0}; echo > kprobe_events; echo > trace")
+
+
+@needs(machines=1, timeout=300)
+def test_a_walk_within_actimeo_stays_under_rcu(vm: Lab) -> None:
+    """Names and rights that are young are checked without a reference to them, also for other users than the mount's;
+    and the walk comes again to check those that are not."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.machine.push_bytes(WALK.encode(), "/run/walk.py")
+    with gfarm.fuse() as folder:
+        gfarm.run(f"mkdir -p {folder}/walk/to/it; echo text > {folder}/walk/to/it/file; chmod -R go+rX {folder}/walk")
+    for actimeo, opens in ((600, 0), (600, 1), (0, 0)):
+        with mounted(gfarm, f"allow_other,actimeo={actimeo}") as mount, counted(gfarm.machine) as hits:
+            path = f"{mount.at}/walk/to/it/file"
+            gfarm.run(f"stat {path}")
+            for user in ("root", "bob"):
+                before = hits()
+                said = gfarm.try_run(f"python3 -I -S /run/walk.py {path} {WALKS} {opens}", user=user)
+                eq(said.code, 0, f"{user}: {said.out}")
+                met, again = (now - then for now, then in zip(hits(), before, strict=True))
+                figure(f"actimeo={actimeo}, {user}: {met} names met, {again} checked without RCU, or opened")
+                if actimeo:
+                    eq((met, again), (4 * WALKS, opens * WALKS), f"names that {user} met, and met again or opened")
+                else:
+                    ge(again, 4 * WALKS, f"names that {user} met again")
+    # The root has no name whose age would send the walk back.
+    with mounted(gfarm, "allow_other") as mount:
+        path = f"{mount.at}/walk/to/it/file"
+        eq(gfarm.try_run(f"stat {path}", user="bob").code, 0, "bob")
+        gfarm.run(f"gfchmod 750 /; {KNOWN}")
+        eq(gfarm.try_run(f"stat {path}", user="bob").code, 1, "bob, who may not look into the root any more")
+        gfarm.run("gfchmod 755 /; gfrm -r /walk")
 
 
 @needs(machines=1, timeout=300)
@@ -201,18 +276,20 @@ def test_a_directory_that_changes_while_it_is_read(vm: Lab) -> None:
     with gfarm.fuse() as folder, mounted(gfarm) as mount:
         gfarm.run(f"mkdir {folder}/changed")
         # More than the kernel asks for at a time.
-        script = f"python3 -I -S - {mount.at}/changed {folder}/changed 600 <<'END'\n{CHANGED}\nEND"
-        eq(gfarm.run(script, 200), "0 700\n0 600\n", "names that were not read once, and all names")
+        count = tier.of(400, 600)
+        script = f"python3 -I -S - {mount.at}/changed {folder}/changed {count} <<'END'\n{CHANGED}\nEND"
+        eq(gfarm.run(script, 200), f"0 {count + 100}\n0 {count}\n", "names that were not read once, and all names")
         gfarm.run(f"rm -r {folder}/changed", 120)
 
 
 @needs(machines=1, timeout=300)
 def test_gfmd_is_asked_as_seldom_as_can_be(vm: Lab) -> None:
-    """A listing tells all attributes, an open is one question, and so is the first look at a name."""
+    """A listing tells all attributes, an open is one question, and so is the first look at a name. With `nocto` what
+    is known of names and opens holds: a program that starts again asks for next to nothing."""
     gfarm = gfarm_mount.start(vm)
     gfarm.run("gfmkdir /asked; gfln -s 1 /asked/link")
     with gfarm.fuse() as folder:
-        gfarm.run(f"for i in $(seq {FILES}); do echo $i > {folder}/asked/$i; done", 120)
+        gfarm.run(f"for i in $(seq {FILES}); do echo $i > {folder}/asked/m$i.py; done", 120)
     with mounted(gfarm, "actimeo=600") as mount:
         def asked(command: str) -> int:
             before = mount.stats()["gfmd_requests"]
@@ -220,9 +297,48 @@ def test_gfmd_is_asked_as_seldom_as_can_be(vm: Lab) -> None:
             return mount.stats()["gfmd_requests"] - before
         eq(asked("true"), 1, "the first look at a name")
         ok(asked(f"ls -l | wc -l | grep -qx {FILES + 2}") <= 4, "ls -l: its entries, the end, and the target of a link")
-        eq(asked("ls -l; readlink link; stat 1 2 3 link"), 2, "again: the entries and the end")
+        eq(asked("ls -l; readlink link; stat m1.py m2.py m3.py link"), 2, "again: the entries and the end")
         # A file is opened, and closed, by a question each; the close may come later.
-        ok(asked("cat 1 2 3") <= 6, "opens")
+        ok(asked("cat m1.py m2.py m3.py") <= 6, "opens")
         until(lambda: closes_stay(mount), 20, "the last close")
         eq(asked("test ! -e absent; test ! -e absent"), 1, "a name that is not there")
+    with mounted(gfarm, "actimeo=600,nocto") as mount:
+        script = f"python3 -I -S -B - {mount.at}/asked {FILES} <<'END'\n{START}\nEND"
+        ok(asked(script) >= FILES, "a cold start: an open each")
+        until(lambda: closes_stay(mount), 20, "the last close")
+        ok((again := asked(script)) <= 10, f"a warm start: {again} questions")
+        ok("nocto" in mount.options, f"{mount.options}")
     gfarm.run("gfrm -r /asked")
+
+
+@needs(machines=1, timeout=300)
+def test_a_tree_that_does_not_change_changes(vm: Lab) -> None:
+    """With `nocto` what is cached of a file is read when it was rewritten elsewhere, as long as `actimeo` says; a page
+    that is missing is not read from another content: ESTALE, and the next open finds that. A name that was not there
+    and the open of a file that was closed to the user hold as long, and no longer."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.machine.push_bytes(KEPT.encode(), "/run/kept.py")
+    with gfarm.fuse() as folder, mounted(gfarm, "actimeo=600,nocto") as mount:
+        mount.fails("cat late", "No such file or directory")
+        gfarm.run(f"echo first > {folder}/still; rm -f /run/looked /run/go")
+        eq(gfarm.run(f"cat {mount.at}/still"), "first\n", "the first open")
+        opener = gfarm.machine.start_job(f"exec python3 -I -S /run/kept.py {mount.at}/still", 120)
+        until(lambda: gfarm.machine.exists("/run/looked"), 20, "it is open")
+        gfarm.run(f"echo second > {folder}/still; echo made since > {folder}/late")
+        eq(gfarm.run(f"cat {mount.at}/still"), "first\n", "what is cached")
+        mount.fails("cat late", "No such file or directory")
+        gfarm.run("touch /run/go")
+        eq(opener.ok(60), "ESTALE\n", "what is missing")
+        eq(gfarm.run(f"cat {mount.at}/still"), "second\n", "by the next open")
+        gfarm.run(f"rm {folder}/still")
+        eq(gfarm.run(f"cat {mount.at}/still"), "second\n", "what is cached of a file that is gone")
+        gfarm.machine.write("/proc/sys/vm/drop_caches", "1")
+        mount.fails("cat still", "Stale file handle")
+        mount.fails("cat still", "No such file or directory")
+        gfarm.run(f"rm {folder}/late /run/kept.py /run/looked /run/go")
+    gfarm.put(b"for alice", "/lent")
+    with mounted(gfarm, "actimeo=2,nocto", user="alice") as mount:
+        eq(gfarm.run(f"cat {mount.at}/lent"), "for alice", "before")
+        gfarm.run("gfchmod 600 /lent")
+        until(lambda: gfarm.machine.try_run(f"stat {mount.at}/lent; cat {mount.at}/lent").code, 10, "it is closed")
+    gfarm.run("gfrm /lent")

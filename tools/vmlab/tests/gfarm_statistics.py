@@ -14,7 +14,6 @@ from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.trace import FOLDER, MOUNT
 
-SMP = 2
 TIER = tier.ALL
 
 BYTES = 3_000_000

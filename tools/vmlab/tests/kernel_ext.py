@@ -30,6 +30,7 @@ def test_every_part_passes_its_selftest(vm: Lab) -> None:
     bad = [line for line in lines if not re.search(r"kernel_ext_test: [\w ]+: ok$", line)]
     eq(bad, [], "lines that are not ok")
     ok(len(lines) >= 24, f"only {len(lines)} parts")
+    eq(vm.server.run("ls /sys/module/xor/holders").split(), ["kernel_ext_test"], "who needs xor.ko")
 
 
 @needs(machines=1, own_modules=True)

@@ -35,6 +35,12 @@ def server_stats(lab: Lab, device: str = "ram0", session: str = "s1") -> dict[st
     return stats(lab.server, f"/sys/class/rnbd-server/ctl/devices/{device}/sessions/{session}/pi_stats")
 
 
+def was_away(lab: Lab) -> bool:
+    """Whether a path was lost, as rxe does on a busy host now and then: the server counts anew with a new session."""
+    folder = rnbd.session_file("paths")
+    return any(int(lab.client.read(f"{folder}/{name}/stats/reconnects").split()[0]) for name in paths.names(lab))
+
+
 def map_with(lab: Lab, pi: str, device: str = "ram0") -> rnbd.Disk:
     """Maps a disk with this choice."""
     return rnbd.map_disk(lab, device, options=f"access_mode=rw pi={pi}")
@@ -42,10 +48,10 @@ def map_with(lab: Lab, pi: str, device: str = "ram0") -> rnbd.Disk:
 
 def no_errors(lab: Lab, disk: rnbd.Disk, device: str = "ram0") -> None:
     """Neither side has seen anything wrong, and both have seen protected data."""
-    for side in (client_stats(disk), server_stats(lab, device)):
+    for side, least in ((client_stats(disk), 1), (server_stats(lab, device), int(not was_away(lab)))):
         eq((side["write_errors"], side["read_errors"]), ("0", "0"), str(side))
-        ge(int(side["written"]), 1, "written intervals")
-        ge(int(side["read"]), 1, "read intervals")
+        ge(int(side["written"]), least, "written intervals")
+        ge(int(side["read"]), least, "read intervals")
 
 
 @needs()
@@ -100,9 +106,9 @@ def test_every_size_comes_back_with_tuples_of_512_bytes(pair: Lab) -> None:
     memory_anywhere(disk)
     rnbd.round_robin(pair)
     disk.fio("--rw=randwrite --bsrange=512-1m --bs_unaligned=0 --blockalign=512 --iodepth=16 --iomem_align=4096 "
-             "--size=8m --verify=crc32c --verify_fatal=1", 180).clean()
+             "--size=4m --verify=crc32c --verify_fatal=1", 180).clean()
     disk.fio("--rw=randwrite --bsrange=512-256k --blockalign=512 --iodepth=8 --iomem=malloc --mem_align=512 "
-             "--size=8m --verify=crc32c --verify_fatal=1", 180).clean()
+             "--size=4m --verify=crc32c --verify_fatal=1", 180).clean()
     for block in ("512", "1k"):
         disk.fio(f"--ioengine=libaio --rw=write --bs={block} --iodepth=120 --iodepth_batch=120 "
                  "--iodepth_batch_complete_min=120 --size=1m --verify=crc32c --verify_fatal=1", 120).clean()
@@ -116,13 +122,16 @@ def test_every_size_comes_back_with_tuples_of_512_bytes(pair: Lab) -> None:
 @needs()
 def test_the_server_disk_holds_the_data_alone(pair: Lab) -> None:
     """In mode wire the tuples end at the server: both ends read the same blocks, also raw."""
-    rnbd.start(pair)
+    rnbd.start(pair, mib=16)
     disk = map_with(pair, "crc64")
     rnbd.round_robin(pair)
-    disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=16m --verify=crc32c --verify_fatal=1", 120).clean()
+    disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=8m --verify=crc32c --verify_fatal=1", 120).clean()
     memory_anywhere(disk)
     raw = pair.server.run("dd if=/dev/ram0 bs=1M iflag=direct status=none | md5sum").split()[0]
     eq(disk.checksum(), raw, "both ends")
+    # The server counts anew for each connection of the session, and rxe may have lost one since.
+    pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=64k count=1 oflag=direct status=none; "
+                    f"dd if={disk.path} of=/dev/null bs=64k count=1 iflag=direct status=none")
     no_errors(pair, disk)
     eq((client_stats(disk)["not_protected"], server_stats(pair)["not_protected"]), ("0", "0"))
     # The answer to a request with tuples says that the server has closed the device, as to any other one.
@@ -386,11 +395,11 @@ def test_tuples_reach_a_disk_that_stores_them(pair: Lab) -> None:
        ["T10-DIF-TYPE1-CRC", "1"])
     eq(pair.server.write("/sys/module/rnbd_server/parameters/srv_verify", "both"), "")
     rnbd.round_robin(pair)
-    disk.fio("--rw=randwrite --bsrange=512-512k --blockalign=512 --iodepth=16 --size=16m --verify=crc32c "
+    disk.fio("--rw=randwrite --bsrange=512-512k --blockalign=512 --iodepth=16 --size=8m --verify=crc32c "
              "--verify_fatal=1", 120).clean()
     no_errors(pair, disk, "sda")
-    raw = pair.server.run("dd if=/dev/sda bs=1M count=16 iflag=direct status=none | md5sum").split()[0]
-    eq(disk.checksum(0, 16), raw, "both ends")
+    raw = pair.server.run("dd if=/dev/sda bs=1M count=8 iflag=direct status=none | md5sum").split()[0]
+    eq(disk.checksum(0, 8), raw, "both ends")
     # The disk says that a tuple of each read is wrong.
     debug = "/sys/bus/pseudo/drivers/scsi_debug"
     pair.server.run(f"echo 1 > {debug}/every_nth; echo 0x20 > {debug}/opts")

@@ -35,7 +35,7 @@ def data_blocks(*segments: tuple[int, int]) -> int:
 SMALL = data_blocks((DATA, 16 * MIB - 1))
 LARGE = SMALL + data_blocks((16 * MIB, 32 * MIB - 1))
 # The PI blocks of the new space, which ends before its last block.
-HOMES = 16 * MIB + LARGE - SMALL
+PI_BLOCKS = 16 * MIB + LARGE - SMALL
 COPY = 32 * MIB - 1
 
 
@@ -121,7 +121,7 @@ def test_a_device_grows_under_load(pair: Lab) -> None:
     eq(disk.sectors, LARGE * 8)
     # Over the border of the segments, and all of the new space.
     border = SMALL * 4096 - (1 << 20)
-    disk.fio(f"--rw=randwrite --bsrange=4k-512k --iodepth=8 --offset={border} --size=8m --verify=crc32c "
+    disk.fio(f"--rw=randwrite --bsrange=4k-512k --iodepth=8 --offset={border} --size={tier.of(3, 8)}m --verify=crc32c "
              "--verify_fatal=1", 120).clean()
     pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=64k seek={SMALL // 16} count={(LARGE - SMALL) // 16} "
                     f"oflag=direct status=none && cmp {disk.path} {other.path} {SMALL * 4096} {SMALL * 4096}", 120)
@@ -132,7 +132,7 @@ def test_a_device_grows_under_load(pair: Lab) -> None:
     # What the medium changes in the new space is found: a bit of the last block.
     flip = ("python3 -S -c 'b = bytearray(open(\"/run/bad\", \"rb\").read()); b[99] ^= 1; "
             "open(\"/run/bad\", \"wb\").write(b)'")
-    at = HOMES - 1
+    at = PI_BLOCKS - 1
     pair.server.run(f"dd if=/dev/ram0 of=/run/bad bs=4096 skip={at} count=1 iflag=direct status=none && {flip} && "
                     f"dd if=/run/bad of=/dev/ram0 bs=4096 seek={at} count=1 oflag=direct conv=notrunc status=none")
     mark = pair.server.log_mark()
@@ -230,10 +230,10 @@ def test_a_growth_that_does_not_end_changes_nothing(pair: Lab) -> None:
     """A step that fails, a stop, the last unmap while it runs: the device has its old size, and can grow later."""
     disk = begin(pair)
     write = f"dd if=/dev/urandom of={disk.path} bs=64k count=16 oflag=direct status=none"
-    large = f"{32 * MIB * 8 - HOMES * 8 - 8} linear /dev/ram0 {HOMES * 8 + 8}"
+    large = f"{32 * MIB * 8 - PI_BLOCKS * 8 - 8} linear /dev/ram0 {PI_BLOCKS * 8 + 8}"
     holes = {
-        "the tuples of the new blocks": (f"0 {HOMES * 8} linear /dev/ram0 0", f"{HOMES * 8} 8 error",
-                                         f"{HOMES * 8 + 8} {large}"),
+        "the tuples of the new blocks": (f"0 {PI_BLOCKS * 8} linear /dev/ram0 0", f"{PI_BLOCKS * 8} 8 error",
+                                         f"{PI_BLOCKS * 8 + 8} {large}"),
         "the new copy of the superblock": (f"0 {COPY * 8} linear /dev/ram0 0", f"{COPY * 8} 8 error"),
         "the superblock": ("0 8 error", f"8 {32 * MIB * 8 - 8} linear /dev/ram0 8")}
     for step, table in holes.items():

@@ -7,25 +7,37 @@ from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+from vmlab.tests.limits import NULL, make_null
 from vmlab.tests.pi import map_with, no_errors
 from vmlab.tests.pi_store import DATA, TOOL, format_disk, scrub, sizes
 
 TIER = tier.ALL
+# The smallest device with a long journal.
+LONG_MIB = 256
+
+
+def null_disk(lab: Lab, mib: int, **attributes: int) -> None:
+    """/dev/nullb0 on the server, smaller than the module's parameters make it, as each scrub reads all of it."""
+    lab.server.run("modprobe null_blk nr_devices=0; grep -q configfs /proc/mounts || "
+                   "mount -t configfs none /sys/kernel/config")
+    lab.defer(rnbd.remove_module, lab.server, "null_blk")
+    lab.defer(lab.server.run, f"rmdir {NULL}")
+    make_null(lab, size=mib, **attributes)
 
 
 @needs(wires=1)
 def test_records_have_the_sectors_that_they_need(pair: Lab) -> None:
     """Version 1 stays as it is until it is made version 2; a device with large physical blocks gets whole ones."""
     rnbd.ram_disk(pair, 16)
-    rnbd.null_disk(pair, "gb=1 memory_backed=1")
+    null_disk(pair, LONG_MIB)
     rnbd.load_server(pair)
     rnbd.load_client(pair)
 
     def use(device: str) -> None:
         disk = map_with(pair, "require", device)
         for depth in (1, 16):
-            disk.fio(f"--rw=randwrite --bsrange=4k-128k --iodepth={depth} --size=8m --verify=crc32c --verify_fatal=1",
-                     120).clean()
+            disk.fio(f"--rw=randwrite --bsrange=4k-128k --iodepth={depth} --size={tier.of(2, 8)}m --verify=crc32c "
+                     "--verify_fatal=1", 120).clean()
         no_errors(pair, disk, device)
         disk.unmap()
         eq(scrub(pair, device)["bad"], 0)
@@ -55,7 +67,7 @@ def test_records_have_the_sectors_that_they_need(pair: Lab) -> None:
 @needs(wires=1)
 def test_of_a_block_of_tuples_the_changed_sectors_are_written(pair: Lab) -> None:
     """Version 1 writes whole blocks, as a device with large physical blocks would."""
-    rnbd.null_disk(pair, "gb=1 memory_backed=1")
+    null_disk(pair, 64)
     rnbd.load_server(pair)
     rnbd.load_client(pair)
     # Their tuples are in the first and the third sector of the first group's block, and in the second one's second.
@@ -63,15 +75,15 @@ def test_of_a_block_of_tuples_the_changed_sectors_are_written(pair: Lab) -> None
     for options, wanted in (("", (3 * 512, 512)), ("--format-version 1", (4096, 4096))):
         format_disk(pair, device, f"--journal-slots 255 {options}")
         disk = map_with(pair, "require", device)
-        homes = DATA * 8 + disk.sectors
+        pi_blocks = DATA * 8 + disk.sectors
         with trace.requests(pair.server, device) as found:
-            # At once: the tuples go home when the device rests.
+            # At once: the tuples are written back when the device rests.
             pair.client.run(f"for number in {' '.join(map(str, numbers))}; do "
                             f"dd if=/dev/urandom of={disk.path} bs=4k count=1 seek=$number oflag=direct status=none; "
                             "done")
             disk.unmap()
         writes = [request for request in found if request.kind.startswith("W")]
-        written = tuple(sum(write.sectors * 512 for write in writes if (write.sector - homes) // 8 == group)
+        written = tuple(sum(write.sectors * 512 for write in writes if (write.sector - pi_blocks) // 8 == group)
                         for group in (0, 1))
         eq(written, wanted, f"bytes of tuples that were written, {options}: {writes}")
         eq(scrub(pair, device)["bad"], 0)
@@ -108,7 +120,7 @@ def test_the_mark_of_use_is_written_as_large_as_a_physical_block(pair: Lab) -> N
 def test_a_record_is_durable_before_its_data_are_written(pair: Lab) -> None:
     """With a volatile cache each record of the journal is written with FUA, and the data of a request behind it; they
     themselves only if the client wants it."""
-    rnbd.null_disk(pair, "gb=1 memory_backed=1 cache_size=8 fua=1")
+    null_disk(pair, 64, cache_size=8, fua=1)
     rnbd.load_server(pair)
     rnbd.load_client(pair)
     device, count = "nullb0", 8

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 
 from kdir import programs
-from vmlab import paths, rnbd, tier
+from vmlab import ec, paths, rnbd, tier
 from vmlab.checks import Failed, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests import power
 from vmlab.tests.io import memory_anywhere
-from vmlab.tests.pi import PARAMETER, client_stats, map_with, no_errors, server_stats
+from vmlab.tests.pi import PARAMETER, client_stats, map_with, no_errors, server_stats, was_away
 
 TOOL = "/usr/bin/pi-sidecar"
 DEVICES = "/sys/class/rnbd-server/ctl/devices"
@@ -68,7 +68,8 @@ def exported(lab: Lab, device: str = "ram0") -> str:
 @needs()
 def test_a_plain_device_keeps_tuples(pair: Lab) -> None:
     """Format, map, make a file system, use it; then a raw reader finds each block with the right tuple."""
-    rnbd.start(pair)
+    mib = tier.of(32, 64)
+    rnbd.start(pair, mib=mib)
     plain = map_with(pair, "auto")
     eq(client_stats(plain)["mode"], "wire")
     format_disk(pair)
@@ -81,8 +82,10 @@ def test_a_plain_device_keeps_tuples(pair: Lab) -> None:
     disk = map_with(pair, "require")
     ok(pair.client.log_matches("store crc64 for each 4096 bytes", mark), "the client does not tell the mode")
     eq((client_stats(disk)["mode"], server_stats(pair)["mode"]), ("store", "store"))
-    # 64 MiB less the first and the last MiB, in whole groups with their PI blocks.
-    eq(disk.sectors, (64 * 256 - 1 - DATA) // 257 * 256 * 8)
+    pair.server.run("mods ours rnbd-ec")
+    eq(pair.server.write(ec.ASSEMBLE, "mode=create name=ec0 members=/dev/ram0,/dev/x,/dev/y"), "EBUSY", "one holder")
+    # All but the first and the last MiB, in whole groups with their PI blocks.
+    eq(disk.sectors, (mib * 256 - 1 - DATA) // 257 * 256 * 8)
     folder = f"/sys/block/{disk.name}/integrity"
     eq([pair.client.read(f"{folder}/{name}").strip() for name in ("format", "device_is_integrity_capable")],
        ["EXT-DIF-TYPE1-CRC64", "1"])
@@ -92,9 +95,9 @@ def test_a_plain_device_keeps_tuples(pair: Lab) -> None:
                     "find . -type f -exec md5sum {} + > /run/sums && cd / && umount /mnt && "
                     f"mount {disk.path} /mnt && cd /mnt && md5sum --quiet -c /run/sums && cd / && umount /mnt && "
                     f"fsck.ext4 -nf {disk.path}; rmmod ext4", 120)
-    disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=16m --verify=crc32c --verify_fatal=1", 120).clean()
-    pair.client.run(f"blkdiscard -o 4096 -l 8388608 {disk.path} && fallocate -z -o 20M -l 3M {disk.path} && "
-                    f"cmp -n 8388608 {disk.path} /dev/zero 4096 0 && cmp -n 3145728 {disk.path} /dev/zero 20971520 0")
+    disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=6m --verify=crc32c --verify_fatal=1", 120).clean()
+    pair.client.run(f"blkdiscard -o 4096 -l 2097152 {disk.path} && fallocate -z -o 20M -l 3M {disk.path} && "
+                    f"cmp -n 2097152 {disk.path} /dev/zero 4096 0 && cmp -n 3145728 {disk.path} /dev/zero 20971520 0")
     memory_anywhere(disk)
     no_errors(pair, disk)
     sum_ = disk.checksum()
@@ -153,11 +156,11 @@ def test_what_the_medium_changes_is_an_error(pair: Lab) -> None:
     found = scrub(pair)
     eq((found["good"], found["bad"]), (16, 0), str(found))
     # A tuple on the medium: that of block 5, in the PI block behind the data.
-    home = DATA + (16 * 256 - 1 - DATA) // 257 * 256
-    at_the_medium(pair, "read", home, "/run/bad")
+    pi_block = DATA + (16 * 256 - 1 - DATA) // 257 * 256
+    at_the_medium(pair, "read", pi_block, "/run/bad")
     pair.server.run("python3 -S -c 'b = bytearray(open(\"/run/bad\", \"rb\").read()); b[5 * 16 + 15] ^= 1; "
                     "open(\"/run/bad\", \"wb\").write(b)'")
-    at_the_medium(pair, "write", home, "/run/bad")
+    at_the_medium(pair, "write", pi_block, "/run/bad")
     disk = map_with(pair, "crc64")
     mark = pair.server.log_mark()
     eq([number for number in range(16) if not block(pair, disk, number)], [5], "blocks that are errors")
@@ -169,14 +172,14 @@ def test_what_the_medium_changes_is_an_error(pair: Lab) -> None:
 @needs(wires=1)
 def test_a_client_without_it_is_served_from_the_sidecar(pair: Lab) -> None:
     """pi=off, and mode wire: the server makes the tuples, verifies what it reads, and shows the data alone."""
-    rnbd.start(pair, mib=16)
+    rnbd.start(pair, mib=12)
     format_disk(pair)
     disk = map_with(pair, "off")
     eq((client_stats(disk), disk.queue("logical_block_size").strip()), ({"mode": "none"}, "4096"))
     disk.fio("--rw=randwrite --bsrange=4k-128k --iodepth=8 --size=4m --verify=crc32c --verify_fatal=1", 120).clean()
     seen = server_stats(pair)
     eq((seen["client"], seen["mode"], seen["read_errors"]), ("none", "store", "0"))
-    ge(int(seen["written"]), 1024, str(seen))
+    ge(int(seen["written"]), 0 if was_away(pair) else 1024, str(seen))
     at_the_medium(pair, "read", DATA + 1, "/run/one")
     at_the_medium(pair, "write", DATA + 2, "/run/one")
     ok(not block(pair, disk, 2) and block(pair, disk, 1), "a block that went to another place")

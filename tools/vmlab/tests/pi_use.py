@@ -25,7 +25,7 @@ SMP = 2
 
 DISK_MIB, COUNT = 48, 3
 # How long nothing fails, with one path less, and without any.
-QUIET_SECONDS, ALONE_SECONDS, OUTAGE_SECONDS = tier.of(3, 120), tier.of(2, 30), 3
+QUIET_SECONDS, ALONE_SECONDS, OUTAGE_SECONDS = tier.of(2, 120), tier.of(1, 30), 3
 ROUNDS = tier.of(1, 4)
 MODES = ("crc64", "t10", "pass", "store")
 # One of the modes is in each run, by chance; all of them are in a long one.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from vmlab import tier
+from vmlab import seed, tier
 from vmlab.again import again
 from vmlab.checks import eq
 from vmlab.lab import Lab
@@ -23,6 +23,8 @@ AGAIN = (
     failover.test_d1_with_two_paths_and_changing_policies,
     paths.test_everything_at_once_under_load,
 )
+# One of these is in each run, by chance.
+CHOSEN = seed.fresh().choice(AGAIN)
 AGAIN_LONG = (
     failover.test_d1_d2_no_spurious_errors_under_any_policy,
     paths.test_modules_unload_in_every_state,
@@ -51,7 +53,8 @@ def test_the_kernel_may_be_preempted_anywhere(pair: Lab) -> None:
 
 
 @pytest.mark.parametrize(("test", "title"), [
-    *(again(test) for test in AGAIN), *(again(test, tier.LONG) for test in AGAIN_LONG)])
+    *(again(test, tier.ALL if test is CHOSEN else tier.LONG) for test in AGAIN),
+    *(again(test, tier.LONG) for test in AGAIN_LONG)])
 @needs(preempt="full", timeout=300)
 def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     """A test of another file in machines with full preemption."""

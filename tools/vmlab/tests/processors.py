@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from vmlab import rnbd, tier
+from vmlab import rnbd, seed, tier
 from vmlab.again import again
 from vmlab.checks import eq
 from vmlab.lab import Lab
@@ -21,6 +21,8 @@ AGAIN = (
     io.test_fio_verifies_with_several_jobs,
     paths.test_a_path_is_added_and_removed_under_load,
 )
+# One of these is in each run, by chance.
+CHOSEN = seed.fresh().choice(AGAIN)
 # Two cores that emulate sixteen processors: with KVM, or time.
 AGAIN_LONG = (paths.test_everything_at_once_under_load,)
 
@@ -35,7 +37,8 @@ def test_a_disk_has_a_queue_for_each_processor(pair: Lab) -> None:
 
 
 @pytest.mark.parametrize(("test", "title"), [
-    *(again(test) for test in AGAIN), *(again(test, tier.LONG) for test in AGAIN_LONG)])
+    *(again(test, tier.ALL if test is CHOSEN else tier.LONG) for test in AGAIN),
+    *(again(test, tier.LONG) for test in AGAIN_LONG)])
 @needs(timeout=300)
 def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     """A test of another file."""

@@ -148,6 +148,33 @@ def test_d29_a_request_that_is_given_back_keeps_its_chunk(pair: Lab) -> None:
 
 
 @needs(wires=2, timeout=240)
+def test_a_lost_request_is_not_merged(pair: Lab) -> None:
+    """It is sent as it was. Without a scheduler it waits where the bios of its processor look for requests to join."""
+    _two_disks(pair)
+    disk = _map(pair, "fast_io_fail_tmo=600")
+    eq(pair.client.write(f"/sys/block/{disk.name}/queue/scheduler", "none"), "")
+    eq(pair.client.write(f"/sys/block/{disk.name}/queue/nomerges", "0"), "")
+    read = f"taskset -c 0 dd if={disk.path} of=/dev/null bs={BLOCK_BYTES} count=1 iflag=direct skip={{}}"
+    jobs = [_begin(pair, disk, read.format(BLOCK))]
+    _cut_all(pair)
+    for number, waiting in ((1, (0, 2)), (2, (1, 2))):
+        jobs.append(pair.client.start_job(f"{read.format(BLOCK + number)} status=none"))
+        until(lambda number=number: sum(_reads(disk)) == 1 + number, 20, "it waits, too")
+        eq(_reads(disk), waiting, "reads that have joined another request, and requests that have not ended")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")
+    _mend_until_one_path_is_back(pair, disk)
+    for job in jobs:
+        job.ok(60)
+    disk.unmap()
+
+
+def _reads(disk: rnbd.Disk) -> tuple[int, int]:
+    """How many were merged with another one, and the requests that have not ended, also those that were not begun."""
+    fields = disk.machine.read(f"/sys/block/{disk.name}/stat").split()
+    return int(fields[1]), int(fields[8])
+
+
+@needs(wires=2, timeout=240)
 def test_d29_a_forced_unmap_keeps_the_chunks(pair: Lab) -> None:
     """The disk is unmapped by force in an outage; another disk of the session continues."""
     _two_disks(pair)

@@ -73,11 +73,16 @@ def _start(lab: Lab, options: str = "access_mode=rw") -> rnbd.Disk:
     """Maps the disk; leaves the client little memory, the rest is huge pages, which nothing can reclaim."""
     rnbd.start(lab, mib=DISK_MIB)
     disk = rnbd.map_disk(lab, options=options)
-    lab.client.run(f"rm -f {OVER}; sync")
     _set(lab, "min_free_kbytes", RESERVE_KIB)
+    prepare(lab)
+    return disk
+
+
+def prepare(lab: Lab) -> None:
+    """Leaves the client little memory until the test is over: the rest is huge pages, which nothing can reclaim."""
+    lab.client.run(f"rm -f {OVER}; sync")
     _set(lab, "nr_hugepages", 0)
     until(lambda: _left(lab) <= LEFT_MIB + 16, 20, f"{LEFT_MIB} MiB are left to the client")
-    return disk
 
 
 def _left(lab: Lab) -> int:
@@ -95,19 +100,19 @@ def _program(lab: Lab, text: str, *arguments: str | int) -> Job:
     return lab.client.start_job(f"python3 -I -S {file} {' '.join(map(str, arguments))}", 200)
 
 
-def _hog(lab: Lab, mib: int) -> Job:
+def hog(lab: Lab, mib: int) -> Job:
     """Starts a program on the client that uses so much memory."""
     lab.client.push(PROGRAMS / "hog.py", "/run/hog.py")
     return lab.client.start_job(f"python3 -I -S /run/hog.py {mib} {OVER}", 200)
 
 
-def _counter(lab: Lab, name: str) -> int:
+def counter(lab: Lab, name: str) -> int:
     """One of the client's counters of memory."""
     lines = (line.split() for line in lab.client.read("/proc/vmstat").splitlines())
     return sum(int(number) for counter, number in lines if counter == name)
 
 
-def _over(lab: Lab) -> None:
+def over(lab: Lab) -> None:
     """Gives the client its memory back, and tells its programs to end."""
     eq(lab.client.write("/proc/sys/vm/nr_hugepages", "0"), "")
     lab.client.run(f"touch {OVER}", 60)
@@ -120,7 +125,7 @@ def _cut_and_mend(lab: Lab) -> None:
     that a link refuses while it goes down can end the queue pair of rxe's connection manager
     (Documentation/failover.md).
     """
-    lab.defer(_over, lab)
+    lab.defer(over, lab)
     lab.defer(lab.mend, 0)
     for _ in range(CUTS):
         time.sleep(BETWEEN_SECONDS)
@@ -153,13 +158,13 @@ def test_swap(pair: Lab) -> None:
     disk = _start(pair)
     pair.client.run(f"mkswap {disk.path} && swapon {disk.path}")
     pair.defer(lambda: pair.client.try_run(f"swapoff {disk.path}", 100))
-    mark, before = pair.client.log_mark(), _counter(pair, "pswpout")
-    hogs = [_hog(pair, HOG_MIB // 2) for _ in range(2)]
-    until(lambda: _counter(pair, "pswpout") - before >= PRESSED_PAGES, 60, "memory is short")
+    mark, before = pair.client.log_mark(), counter(pair, "pswpout")
+    hogs = [hog(pair, HOG_MIB // 2) for _ in range(2)]
+    until(lambda: counter(pair, "pswpout") - before >= PRESSED_PAGES, 60, "memory is short")
     _cut_and_mend(pair)
     # On a slow host the programs may not have filled the memory yet.
-    until(lambda: _counter(pair, "pswpout") - before >= (HOG_MIB - LEFT_MIB) << 8, 60, "the rest is swapped out")
-    _over(pair)
+    until(lambda: counter(pair, "pswpout") - before >= (HOG_MIB - LEFT_MIB) << 8, 60, "the rest is swapped out")
+    over(pair)
     for hog in hogs:
         hog.ok()
     _unhurt(pair, mark)
@@ -177,12 +182,12 @@ def test_dirty_pages(pair: Lab) -> None:
     pair.defer(lambda: pair.client.try_run("umount /mnt/r", 100))
     _set(pair, "dirty_ratio", 90)
     _set(pair, "dirty_background_ratio", 80)
-    mark, before = pair.client.log_mark(), _counter(pair, "pgscan_kswapd")
+    mark, before = pair.client.log_mark(), counter(pair, "pgscan_kswapd")
     writer = _program(pair, WRITER, FILE_MIB, "/mnt/r/file")
     reader = pair.client.start_job(f"while ! [ -e {OVER} ]; do cat /dev/lab-root; done > /dev/null", 200)
     _cut_and_mend(pair)
-    until(lambda: _counter(pair, "pgscan_kswapd") - before >= LEFT_MIB << 8, 60, "all memory was scanned")
-    _over(pair)
+    until(lambda: counter(pair, "pgscan_kswapd") - before >= LEFT_MIB << 8, 60, "all memory was scanned")
+    over(pair)
     for job in (writer, reader):
         job.ok()
     _unhurt(pair, mark)

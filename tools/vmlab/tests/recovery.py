@@ -21,7 +21,10 @@ SMP = 2
 # The flags of each task that connects a path, by a function on its stack: which of them is inlined changes.
 CONNECTS = ("for file in $(grep -lsE 'path7connect|Path7attempt' /proc/[0-9]*/stack); do "
             "cut -d' ' -f9 < ${file%stack}stat; done")
-FROM_RESERVES = 0x800 | 0x80000     # PF_MEMALLOC, PF_MEMALLOC_NOIO
+FROM_RESERVES, WITHOUT_IO = 0x800, 0x80000      # PF_MEMALLOC, PF_MEMALLOC_NOIO
+# Has pages of its own swapped out (MADV_PAGEOUT is 21); they must not be zeroes, of which none is written.
+PAGES_OUT = ("import mmap; pages = mmap.mmap(-1, 1 << 22, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); "
+             'pages.write(b"x" * (1 << 22)); pages.madvise(21)')
 
 
 def _rows(lab: Lab, kind: str) -> list[dict[str, Any]]:
@@ -41,16 +44,8 @@ def _ids(lab: Lab, kind: str, key: str) -> set[int]:
     return {row[key] for row in _rows(lab, kind)}
 
 
-@needs(wires=1)
-def test_a_lost_path_connects_with_what_it_has(pair: Lab) -> None:
-    """Completion queues, regions and the protection domain are those of before; queue pairs are new. While the task
-    that connects waits for the server its allocations start no IO and may use the reserves."""
-    rnbd.start(pair)
-    disk = rnbd.map_disk(pair)
-    kinds = {"pd": "pdn", "cq": "cqn", "mr": "mrn"}
-    kept, pairs = {kind: _ids(pair, kind, key) for kind, key in kinds.items()}, _ids(pair, "qp", "lqpn")
-    for kind, ids in {**kept, "qp": pairs}.items():
-        ok(ids, f"the modules have no {kind}")
+def _connects_again(pair: Lab, wanted: int) -> None:
+    """Loses the path. While the task that connects it again waits for the server, these are its flags."""
     pair.silence(0)
     pair.defer(pair.mend, 0)
     until(lambda: paths.state(pair) == "disconnected", 30, "the path is lost")
@@ -58,11 +53,49 @@ def test_a_lost_path_connects_with_what_it_has(pair: Lab) -> None:
     def flags() -> list[int]:
         return [int(number) for number in pair.client.try_run(CONNECTS).out.split() if number.isdigit()]
     for number in until(flags, 30, "an attempt waits for the server"):
-        eq(number & FROM_RESERVES, FROM_RESERVES, f"flags {number:#x} of the task that connects")
+        eq(number & (FROM_RESERVES | WITHOUT_IO), wanted, f"flags {number:#x} of the task that connects")
     pair.mend(0)
     until(lambda: paths.state(pair) == "connected", 60, "the path is connected again")
+
+
+@needs(wires=1)
+def test_a_lost_path_connects_with_what_it_has(pair: Lab) -> None:
+    """Completion queues, regions and the protection domain are those of before; queue pairs are new. While the task
+    that connects waits for the server its allocations start no IO. They may use the reserves only if there is swap on
+    the disk."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    kinds = {"pd": "pdn", "cq": "cqn", "mr": "mrn"}
+    kept, pairs = {kind: _ids(pair, kind, key) for kind, key in kinds.items()}, _ids(pair, "qp", "lqpn")
+    for kind, ids in {**kept, "qp": pairs}.items():
+        ok(ids, f"the modules have no {kind}")
+    _connects_again(pair, WITHOUT_IO)
     eq({kind: _ids(pair, kind, key) for kind, key in kinds.items()}, kept, "what a path keeps")
     eq(_ids(pair, "qp", "lqpn") & pairs, set(), "queue pairs that were used again")
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    pair.client.run(f"mkswap {disk.path} && swapon {disk.path}")
+    pair.defer(lambda: pair.client.try_run("swapoff -a", 100))
+    _connects_again(pair, WITHOUT_IO | FROM_RESERVES)
+    pair.client.run(f"swapoff {disk.path}", 100)
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_a_path_has_the_reserves_if_there_is_swap_on_its_disk_by_another_device(pair: Lab) -> None:
+    """The swap is on a device that lies on the disk: a page that was swapped out tells. Before it, none are used."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    pair.client.run(f"modprobe dm_mod; dmsetup create swapped --table '0 {disk.sectors} linear {disk.path} 0'")
+    pair.defer(lambda: pair.client.try_run("dmsetup remove --retry swapped"))
+    pair.client.run("mkswap /dev/dm-0 && swapon /dev/dm-0")
+    pair.defer(lambda: pair.client.try_run("swapoff -a", 100))
+    _connects_again(pair, WITHOUT_IO)
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    writes = disk.requests
+    pair.client.run(f"python3 -I -S -c '{PAGES_OUT}'")
+    until(lambda: disk.requests > writes, 20, "pages are swapped out")
+    _connects_again(pair, WITHOUT_IO | FROM_RESERVES)
+    pair.client.run("swapoff /dev/dm-0 && dmsetup remove --retry swapped", 100)
     disk.unmap()
 
 

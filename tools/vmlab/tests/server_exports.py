@@ -11,7 +11,7 @@ from vmlab.tests.hostile import PATIENT, bring_peer
 TIER = tier.ALL
 
 FILES = ("scripted_peer.py", "messages.py", "client.py", "exports.py")
-# LOG_LIMIT of rnbd/server/session.rs.
+# LOG_LIMIT of rnbd/server/log_limit.rs.
 LINES, LINES_SECONDS = 10, 5.0
 
 

@@ -19,7 +19,7 @@ from vmlab.tests import gfarm_cache_devices, io, paths, pi_store
 SMP = 2
 TIER = tier.ALL
 
-OF_ONE_MACHINE = (gfarm_cache_devices.test_two_devices_of_one_kernel_of_which_one_goes,)
+OF_EACH_RUN = (gfarm_cache_devices.test_two_devices_of_one_kernel_of_which_one_goes,)
 OF_TWO = (
     io.test_ext4_keeps_its_files_over_a_remap,
     paths.test_everything_at_once_under_load,
@@ -29,13 +29,14 @@ OF_TWO = (
 CHOSEN = seed.fresh().choice(OF_TWO)
 
 
-@needs(machines=1, append=stack.ARGUMENT)
-def test_a_disk_is_on_the_stacks(vm: Lab) -> None:
+# Machines with this argument are not woken but booted, once for all tests of the file: none is for one machine alone.
+@needs(append=stack.ARGUMENT)
+def test_a_disk_is_on_the_stacks(pair: Lab) -> None:
     """The kernel sees our functions: what the tests of this file do not find is not there."""
-    stack.Depth.take(vm.client)
-    rnbd.start(vm)
-    rnbd.map_disk(vm).unmap()
-    depth = stack.Depth.take(vm.client)
+    stack.Depth.take(pair.client)
+    rnbd.start(pair)
+    rnbd.map_disk(pair).unmap()
+    depth = stack.Depth.take(pair.client)
     ok("rnbd_client" in depth.modules, f"mapping a disk went as deep as {' '.join(depth.frames)}")
     ge(depth.bytes, 4096, "bytes of stack")
     ok("bytes of stack" in stack.Depth(stack.BYTES_MAX + 8, depth.frames).wrong, "a deeper one is not wrong")
@@ -43,17 +44,9 @@ def test_a_disk_is_on_the_stacks(vm: Lab) -> None:
 
 
 @pytest.mark.parametrize(("test", "title"), [
-    again(test, tier.ALL if test is CHOSEN else tier.LONG) for test in OF_TWO])
+    *(again(test, tier.ALL if test is CHOSEN else tier.LONG) for test in OF_TWO), *map(again, OF_EACH_RUN)])
 @needs(append=stack.ARGUMENT, timeout=300)
 def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
-    """A test of another file in two machines that measure their stacks."""
+    """A test of another file in machines that measure their stacks."""
     del title       # for the list of tests
     test(pair)
-
-
-@pytest.mark.parametrize(("test", "title"), [again(test) for test in OF_ONE_MACHINE])
-@needs(machines=1, append=stack.ARGUMENT, timeout=300)
-def test_again_in_one_machine(vm: Lab, test: Callable[[Lab], None], title: str) -> None:
-    """The same in one machine."""
-    del title       # for the list of tests
-    test(vm)

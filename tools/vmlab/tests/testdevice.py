@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, in_time, ok, raises, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -50,7 +50,7 @@ def _per_io(qps: list[dict[str, int]]) -> dict[str, int]:
 
 
 def _holds_what_was_written(vm: Lab, rtrs: str = "", deed: Callable[[rnbd.Disk], None] | None = None) -> None:
-    rnbd.start(vm, rtrs=rtrs)
+    rnbd.start(vm, rtrs=rtrs, mib=16)
     disk = rnbd.map_disk(vm)
     disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=8m --verify=crc32c --verify_fatal=1").clean()
     if deed:
@@ -82,8 +82,8 @@ def test_a_disk_over_it_holds_what_was_written(vm: Lab) -> None:
 SERVERS = {"i40iw": "sess_queue_depth=256", "mlx5": "sess_queue_depth=1400 max_chunk_size=65536"}
 
 
-def _on(limits: dict[str, int], server: str) -> Callable[[Lab], None]:
-    @needs(machines=1, own_modules=True)
+def _on(limits: dict[str, int], server: str, of_tier: str) -> Callable[[Lab], None]:
+    @needs(machines=1, own_modules=True, tier=of_tier)
     def test(vm: Lab) -> None:
         """The modules keep to the limits of the device, all but i40iw at the default depth or more."""
         plug_in(vm, " ".join(f"{name}={value}" for name, value in limits.items()))
@@ -91,8 +91,11 @@ def _on(limits: dict[str, int], server: str) -> Callable[[Lab], None]:
     return test
 
 
+# The tests of proto have what follows from limits; these two have the smallest ones, and one more than the others.
+IN_CORE = ("i40iw", "mlx5")
 for _name, _limits in ADAPTERS.items():
-    globals()[f"test_a_disk_with_the_limits_of_{_name}"] = _on(_limits, SERVERS.get(_name, ""))
+    globals()[f"test_a_disk_with_the_limits_of_{_name}"] = _on(
+        _limits, SERVERS.get(_name, ""), tier.CORE if _name in IN_CORE else tier.LONG)
 
 
 # The device, the server's parameters, and the line of the log. Management datagrams need 512 work requests.
@@ -153,9 +156,10 @@ def test_a_path_whose_memory_comes_slowly_keeps_no_other_one_waiting(vm: Lab) ->
 
 
 # The server's chunks, and how many pages the adapter registers at a time: the largest request is limited by either.
-HUGE_READS = {"chunks_of_128_k": (128 * K, 512), "chunks_of_256_k": (256 * K, 512), "chunks_of_512_k": (512 * K, 512),
-              "chunks_of_1_m": (1024 * K, 512), "regions_of_128_pages": (1024 * K, 128),
-              "regions_of_131_pages": (1024 * K, 131)}
+HUGE_READS = {"chunks_of_512_k": (512 * K, 512), "chunks_of_1_m": (1024 * K, 512),
+              "regions_of_128_pages": (1024 * K, 128), "regions_of_131_pages": (1024 * K, 131)}
+# Limited by the chunks, as by those of 512 KiB.
+MORE_HUGE_READS = tier.of({}, {"chunks_of_128_k": (128 * K, 512), "chunks_of_256_k": (256 * K, 512)})
 
 
 @needs(machines=1, own_modules=True)
@@ -165,7 +169,7 @@ def test_the_largest_reads_into_huge_pages_succeed_wherever_they_begin(vm: Lab) 
     vm.defer(vm.client.run, "echo 0 > /proc/sys/vm/nr_hugepages")
     vm.client.push(PEER / "huge_reads.py", "/tmp/peer/huge_reads.py")
     plug_in(vm)
-    for name, (chunk, pages) in HUGE_READS.items():
+    for name, (chunk, pages) in (HUGE_READS | MORE_HUGE_READS).items():
         vm.server.run(f"mods -r && mods ours {MODULE} max_fast_reg_page_list_len={pages}")
         rnbd.start(vm, rtrs=f"max_chunk_size={chunk} sess_queue_depth=16", mib=4)
         vm.server.run("python3 - <<E\n"
@@ -411,7 +415,8 @@ def _reconnects(vm: Lab) -> int:
 
 @needs(machines=1, own_modules=True)
 def test_a_request_that_no_path_survives_leaves_time_to_the_others(vm: Lab) -> None:
-    """The adapter fails the answer to each read of 12 KiB: that read is tried seldom, and ends well at last."""
+    """The adapter fails the answer to each read of 12 KiB: that read is tried seldom, and ends well at last, or when
+    its time is over."""
     plug_in(vm)
     rnbd.start(vm, count=2)
     vm.server.run("ip addr add 10.0.0.77/24 dev eth0")
@@ -435,5 +440,12 @@ def test_a_request_that_no_path_survives_leaves_time_to_the_others(vm: Lab) -> N
     ok(read.running, "the read has failed, or was not tried")
     clear_faults(vm)
     eq(read.wait(30).code, 0, "the read, when the adapter does not fail any more")
+    # There is a path again and again, so it is the request's own time that is over.
+    add_fault(vm, f"fault=status status=10 on=write bytes={12 * K} times=1000000")
+    rnbd.fail_fast(vm, 2)
+    ended = vm.client.try_run(f"dd if={disks[0].path} of=/dev/null bs=12k count=1 iflag=direct", 40)
+    ok(ended.code, "it has succeeded")
+    clear_faults(vm)
+    until(lambda: paths.states(vm) == ["connected", "connected"], 30, "the paths are back")
     for disk in disks:
         disk.unmap()

@@ -9,7 +9,9 @@ import hashlib
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
+from vmlab import tier
 from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -23,16 +25,13 @@ READERS = 64
 # Reads a file in each way there is, with an empty cache, and prints way and digest.
 WAYS = r"""
 import hashlib, mmap, os, sys
-
 def digest(parts):
     found = hashlib.sha256()
     for part in parts:
         found.update(part)
     return found.hexdigest()
-
 def read(fd, size):
     return iter(lambda: os.read(fd, 100_001), b"")
-
 def pread(fd, size):
     # Backwards, so that nothing is read ahead.
     return reversed([os.pread(fd, 300_000, at) for at in reversed(range(0, size, 300_000))])
@@ -102,6 +101,7 @@ def data(number: int, size: int, generation: int = 1) -> bytes:
     return words.tobytes()[:size]
 
 
+@cache
 def digest(number: int, size: int, generation: int = 1) -> str:
     """What sha256sum prints of the file."""
     return hashlib.sha256(data(number, size, generation)).hexdigest()
@@ -464,9 +464,9 @@ def test_a_reader_of_a_silent_server_can_be_killed(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, smp=2)
 def test_mounts_come_and_go_under_load(vm: Lab) -> None:
-    """Twenty times: readers, reclaim, -f or -l at some moment, unload; the kernel finds no inode in use."""
+    """Again and again: readers, reclaim, -f or -l at some moment, unload; the kernel finds no inode in use."""
     machine = load(vm)
-    for turn in range(20):
+    for turn in range(tier.of(8, 20)):
         options = ("delay_ms=2,read_bytes=16384", "inline", "retry_every=3,read_bytes=16384", "fail_every=9")[turn % 4]
         how = ("-f", "-l")[turn % 2]
         machine.run(f"mods ours vfs_test; mkdir -p {AT}; mount -t ferrotest none {AT} -o {options}")

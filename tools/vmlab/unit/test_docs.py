@@ -129,8 +129,8 @@ class DocumentsTest(unittest.TestCase):
         """tests/documentation.py runs the blocks of these; another document needs a test there, and its name here."""
         self.assertEqual([file for file in docs.documents()
                           if any(block.place in docs.MACHINES for block in docs.blocks(file))],
-                         ["Documentation/crc32-umr.md", "Documentation/failover.md", "Documentation/gfarm.md",
-                          "Documentation/protection.md", "Documentation/quickstart.md"])
+                         ["Documentation/crc32-umr.md", "Documentation/ec.md", "Documentation/failover.md",
+                          "Documentation/gfarm.md", "Documentation/protection.md", "Documentation/quickstart.md"])
 
     def test_the_messages_of_troubleshooting_are_said_by_somebody(self) -> None:
         """Each message's fixed words stand in a source; a message that was reworded is noticed here."""

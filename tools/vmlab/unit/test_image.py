@@ -10,11 +10,19 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+from kdir import debug
 from vmlab import image, modsets, snapshot, store
 from vmlab.assets import AssetError
 from vmlab.machine import Hardware, Machine
 
 VERSION = "7.2.0-x"
+# What makes a stock module part of the debug kernel, where its name in capitals does not.
+SYMBOLS = {
+    "rdma_cm": "INFINIBAND_ADDR_TRANS", "rdma_ucm": "INFINIBAND_USER_ACCESS", "ib_uverbs": "INFINIBAND_USER_ACCESS",
+    "brd": "BLK_DEV_RAM", "loop": "BLK_DEV_LOOP", "null_blk": "BLK_DEV_NULL_BLK", "ext4": "EXT4_FS", "xfs": "XFS_FS",
+    "sd_mod": "BLK_DEV_SD", "dm_mod": "BLK_DEV_DM", "configfs": "CONFIGFS_FS", "netfs": "9P_FS", "xor": "DM_RAID",
+    "lz4_compress": "CRYPTO_LZ4", "lz4_decompress": "CRYPTO_LZ4", "btrfs": "BTRFS_FS",
+}
 
 
 class StockModulesTest(unittest.TestCase):
@@ -50,6 +58,14 @@ class StockModulesTest(unittest.TestCase):
         self.assertEqual(self.closure({"top": []}, "may-lack", "top"), ["top.ko.xz"])
         with self.assertRaisesRegex(AssetError, "no module gone"):
             self.closure({"top": ["gone"]}, "top")
+
+    def test_the_debug_kernel_has_what_a_machine_must_have(self) -> None:
+        """A module that is added to the image alone would end every test in the debug kernel."""
+        lines = set(debug.FRAGMENT.read_text(encoding="ascii").splitlines())
+        needed = set(image.STOCK_MODULES) - image.OPTIONAL_MODULES
+        symbols = {name: SYMBOLS.get(name, name.upper()) for name in needed}
+        self.assertEqual({name: symbol for name, symbol in symbols.items()
+                          if not {f"CONFIG_{symbol}=m", f"CONFIG_{symbol}=y"} & lines}, {})
 
     def test_packed_modules_are_unpacked(self) -> None:
         """The distribution packs them with xz; a kernel of one's own may not."""

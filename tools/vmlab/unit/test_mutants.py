@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(REPOSITORY / "tools/test"))
 import mutants
 
-TURNS = mutants.Mutant("rnbd/proto/turns.rs", "is_last", "replace Turns::end -> bool with true")
+UNLOCK = mutants.Mutant("rnbd/proto/admin_lock.rs", "is_last", "replace LockState::unlock -> bool with true")
 
 
 class Mutants(unittest.TestCase):
@@ -40,16 +40,16 @@ class Mutants(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "rnbd/proto").mkdir(parents=True)
             (Path(folder) / "tools/src").mkdir(parents=True)
-            (Path(folder) / "rnbd/proto/turns.rs").write_text("fn end() -> bool {\n    is_last\n}\n")
-            lines = "tools/src/../../rnbd/proto/turns.rs:2:5: replace Turns::end -> bool with true\n"
-            self.assertEqual(mutants.read(lines, Path(folder)), [TURNS])
+            (Path(folder) / "rnbd/proto/admin_lock.rs").write_text("fn unlock() -> bool {\n    is_last\n}\n")
+            lines = "tools/src/../../rnbd/proto/admin_lock.rs:2:5: replace LockState::unlock -> bool with true\n"
+            self.assertEqual(mutants.read(lines, Path(folder)), [UNLOCK])
 
     def test_a_survivor_needs_a_reason_and_a_reason_a_survivor(self) -> None:
         """In the files that were mutated."""
-        self.assertEqual(len(mutants.judge([TURNS], {}, {TURNS.file})), 1)
-        self.assertEqual(mutants.judge([TURNS], {TURNS: "why"}, {TURNS.file}), [])
-        self.assertEqual(len(mutants.judge([], {TURNS: "why"}, {TURNS.file})), 1)
-        self.assertEqual(mutants.judge([], {TURNS: "why"}, {"another.rs"}), [])
+        self.assertEqual(len(mutants.judge([UNLOCK], {}, {UNLOCK.file})), 1)
+        self.assertEqual(mutants.judge([UNLOCK], {UNLOCK: "why"}, {UNLOCK.file}), [])
+        self.assertEqual(len(mutants.judge([], {UNLOCK: "why"}, {UNLOCK.file})), 1)
+        self.assertEqual(mutants.judge([], {UNLOCK: "why"}, {"another.rs"}), [])
 
     def test_a_run_that_failed_or_made_nothing_is_wrong(self) -> None:
         """No result is no success."""

@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 from vmlab import telling
+from vmlab.machine import Machine
 from vmlab.plan import Planned, groups
 from vmlab.progress import Progress, minutes
 
@@ -76,6 +77,18 @@ class TellingTest(unittest.TestCase):
         self.assertEqual(lines[:2], ["size: found 1, expected 2", "at io.py:7: eq(size, 2)"])
         self.assertIn("rtrs_client: connection rejected: timeout", lines)
         self.assertEqual(lines[-2:], ["rnbd_client: ordinary line 29", "server: kernel: WARNING: CPU: 1"])
+
+    def test_a_kernel_that_died(self) -> None:
+        """What it died of, where and on whose call; its registers tell nothing."""
+        report = ["BUG: unable to handle page fault for address: ffffffffc0a0", "Oops: Oops: 0010 [#1] SMP",
+                  *(f"R{number:02}: 0000 EFLAGS: 00000202" for number in range(12)), "RIP: 0010:0xffffffffc0a0",
+                  "Call Trace:", "call_timer_fn+0x29/0x130", "Kernel panic - not syncing: Fatal exception in interrupt"]
+        lines = telling.lines("\n".join(["client: the machine is gone", *report]))
+        for told in ("client: the machine is gone", *report[:2], report[-4], *report[-2:]):
+            self.assertIn(told, lines)
+        console = [f"#     {line}" for line in ["ordinary"] * 50 + report + ["registers"] * 50]
+        gone = argparse.Namespace(console_tail=lambda lines=40: "\n".join(console[-lines:]))
+        self.assertEqual(Machine.last_words(gone).splitlines()[0], f"#     {report[0]}")    # type: ignore[arg-type]
 
     def test_the_command(self) -> None:
         """As it was run, with its seed; the end of a group is that of all its tests."""
