@@ -7,6 +7,7 @@
     python3 tools/bench --paths          instructions per 4 KiB IO with two paths, by policy
     python3 tools/bench --protection     instructions per IO with protection information and without
     python3 tools/bench --store [--repeat N]  protection information on a plain medium, beside dm-integrity
+    python3 tools/bench --arrays [--repeat N]  rnbd_ec over three disks of rnbd, beside md-raid5
     python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
     python3 tools/bench --gfarm [--quick] [--repeat N]  Gfarm only: beside gfarm2fs, and questions to gfmd
@@ -23,6 +24,7 @@ from collections.abc import Sequence
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
 
+import arrays
 import counting
 import gfarm_clients
 import gfarm_counts
@@ -93,8 +95,7 @@ def protected(options: argparse.Namespace, wanted: Sequence[setups.Setup], cases
         print(protection.hottest(counts, setup, *options.hot.split(",")[:2]), end="\n\n")
 
 
-def main() -> int:
-    """Measures and prints Markdown."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", action="store_true")
@@ -102,6 +103,7 @@ def main() -> int:
     parser.add_argument("--paths", action="store_true")
     parser.add_argument("--protection", action="store_true")
     parser.add_argument("--store", action="store_true")
+    parser.add_argument("--arrays", action="store_true")
     parser.add_argument("--wires", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--gfarm", action="store_true")
@@ -115,6 +117,12 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=1, metavar="N",
                         help="rates: the median of N rounds; Gfarm: of N turns of each client")
     parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case; Gfarm: any")
+    return parser
+
+
+def main() -> int:
+    """Measures and prints Markdown."""
+    parser = _parser()
     options = parser.parse_args()
     if options.set_limits:
         limits.set_limits(say)
@@ -127,7 +135,7 @@ def main() -> int:
         parser.error(f"no such setup; there are: {'; '.join(s.name for s in known)}")
     cases = [tuple(case.split(",")) for case in options.case or ()]
     everything = not (options.counts or options.rates or options.paths or options.protection or options.store
-                      or options.wires or options.memory or options.gfarm or options.peers)
+                      or options.arrays or options.wires or options.memory or options.gfarm or options.peers)
     if options.counts or everything:
         counts = counting.measure(say, wanted, [(case[0], case[1]) for case in cases] or counting.CASES)
         print(tables.instructions(counts, wanted), end="\n\n")
@@ -142,6 +150,9 @@ def main() -> int:
         protected(options, wanted if options.protection else protection.SETUPS, [(c[0], c[1]) for c in cases])
     if options.store or everything:
         sidecar(options)
+    if options.arrays or everything:
+        rounds = [arrays.measure(say) for _ in range(options.repeat)]
+        print(arrays.table(arrays.median(rounds)), end="\n\n", flush=True)
     if options.wires or everything:
         print(tables.wires(wires.measure(say)), end="\n\n")
     if options.rates or everything:

@@ -14,7 +14,7 @@ BUILD_PACKAGES = (
 ).split()
 # What is in the guests' root image, with all that these depend on.
 GUEST_PACKAGES = (
-    "bash busybox-static coreutils dash dmsetup e2fsprogs fdisk fio fuse3 gfarm-client gfarm2fs gfmd gfsd "
+    "bash btrfs-progs busybox-static coreutils dash dmsetup e2fsprogs fdisk fio fuse3 gfarm-client gfarm2fs gfmd gfsd "
     "ibverbs-providers ibverbs-utils iproute2 keyutils kmod librdmacm1t64 mount netbase nvme-cli postgresql python3 "
     "rdma-core tar udev util-linux xfsprogs"
 ).split()

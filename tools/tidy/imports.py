@@ -1,40 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Rule for the imports of the two RTRS drivers: from the module down to the requests, and upwards only by name."""
+"""Rule for the imports inside the drivers: from the module down to the requests, and upwards only by name."""
+import pathlib
 import re
 from collections.abc import Iterator
 
+from layers import DRIVERS, REPORTS, Layers
 from rules import Source
 
-# From the lowest layer to the highest: a file of one imports from its own and those before it.
-LAYERS = ("io", "path", "session", "sysfs", "module")
-# What a lower layer may know of a higher one: its owner, to which it reports, and settings of the module.
-REPORTS = {
-    # A completion belongs to a path, which it fails; `Connection::send` is the journey of a request.
-    "rtrs/client/io/completion.rs": {"path::error::PathError"},
-    "rtrs/client/io/connection.rs": {"path::error::PathError", "path::Path"},
-    "rtrs/client/io/send.rs": {"path::connections::Connection", "path::error::PathError"},
-    # A path tells its session that it is up, lost and free of requests; a module parameter.
-    "rtrs/client/path.rs": {"session::Session", "session::quarantine::Number"},
-    "rtrs/client/path/connect.rs": {"module"},
-    # A session is in the module's list, and owns its files.
-    "rtrs/client/session.rs": {"module::ModuleState", "sysfs::session::SessionFiles"},
-    # A request belongs to the connection on which it came.
-    "rtrs/server/io/receiver.rs": {"path::connections::Receiver", "path::error::PathError", "path::error::RequestError",
-                                   "path::fence", "path::fence_message", "path::heartbeat"},
-    "rtrs/server/io/reply.rs": {"path::connections::Receiver", "path::connections::KEY_MESSAGE_LEN",
-                                "path::error::PathError"},
-    "rtrs/server/io/request.rs": {"path::connections::Connections"},
-    # A path belongs to a session, whose service gets its requests, and owns its files; a module parameter.
-    "rtrs/server/path.rs": {"session::Session", "session::SessionService", "sysfs::PathFiles"},
-    "rtrs/server/path/chunks.rs": {"session::Session"},
-    "rtrs/server/path/connections.rs": {"session::Session"},
-    "rtrs/server/path/heartbeat.rs": {"module"},
-    "rtrs/server/path/info.rs": {"module"},
-    # A session is in the module's list, and owns its files.
-    "rtrs/server/session.rs": {"sysfs::PathFiles", "sysfs::SessionFiles"},
-    "rtrs/server/session/table.rs": {"module::ModuleState"},
-}
-_USE = re.compile(r"^(?:pub(?:\([a-z ]*\))? )?use ([^;]+);", re.M)
+_USE = re.compile(r"^ *(?:pub(?:\([a-z ]*\))? )?use ([^;]+);", re.M)
+_PATH = re.compile(r"(?<![\w:$])((?:crate|self|super)(?:::\w+)+)")
 
 
 def _items(tree: str) -> Iterator[str]:
@@ -54,34 +28,75 @@ def _items(tree: str) -> Iterator[str]:
         item += letter
 
 
-def _layer(path: str) -> int | None:
-    name = path.split("::", maxsplit=1)[0]
-    return LAYERS.index(name) if name in LAYERS else None
+def _absolute(path: str, module: list[str]) -> list[str]:
+    """The parts of a path as seen from the crate's root, of one that a file with the module `module` writes."""
+    parts, base = path.split("::"), module
+    if parts[0] == "crate":
+        return parts[1:]
+    if parts[0] == "self":
+        parts = parts[1:]
+    while parts and parts[0] == "super":
+        parts, base = parts[1:], base[:-1]
+    return base + parts
 
 
-def upward(source: Source) -> Iterator[str]:
-    """What a file of a driver imports from a higher layer of its driver, from there on."""
-    side = "::".join(source.path.parts[1:2])
-    own = _layer(source.path.with_suffix("").parts[2])
-    code = re.sub(r"//.*", "", source.text)
+def _named(source: Source, module: list[str]) -> Iterator[list[str]]:
+    """The items of the crate that a file names: in its imports, and by paths in its code."""
+    code = re.sub(r'//.*|"(?:\\.|[^"\\])*"', "", source.text)
     for match in _USE.finditer(code):
         for item in _items(re.sub(r"\s+", "", match.group(1))):
-            prefix = f"crate::{side}::"
-            layer = _layer(item[len(prefix):]) if item.startswith(prefix) else None
-            if own is not None and layer is not None and layer > own:
-                yield item[len(prefix):].removesuffix("::self")
+            if re.match(r"(crate|self|super)::", item):
+                yield _absolute(item.removesuffix("::self"), module)
+    for path in _PATH.findall(_USE.sub("", code)):
+        yield _absolute(path, module)
+
+
+def _module(path: pathlib.Path) -> list[str]:
+    """The module that a file is, from the root of its crate; crates of the drivers lie one folder below the top."""
+    return list(path.with_suffix("").parts[1:])
+
+
+def _layer(name: str, layers: Layers) -> int | None:
+    return next((number for number, names in enumerate(layers) if name in names.split()), None)
+
+
+def upward(source: Source, folder: str) -> set[str]:
+    """What a file below the folder of a driver names of a higher layer of the driver, from the driver on."""
+    above, module, layers = set(), _module(source.path), DRIVERS[folder]
+    driver = folder.split("/")[1:]
+    own = _layer(module[len(driver)], layers)
+    for item in _named(source, module):
+        if item[:len(driver)] == driver and len(item) > len(driver) and own is not None:
+            layer = _layer(item[len(driver)], layers)
+            if layer is not None and layer > own:
+                above.add("::".join(item[len(driver):]))
+    return above
 
 
 def imports_run_one_way(sources: list[Source]) -> list[str]:
-    """A lower layer knows a higher one only by the reports above; none of them is there without need."""
-    found = {str(s.path): set(upward(s)) for s in sources
-             if s.path.suffix == ".rs" and s.path.parts[0] == "rtrs" and s.path.parts[1] in ("client", "server")
-             and len(s.path.parts) > 2}
-    extra = [f"{path}: imports {item}" for path, items in found.items()
-             for item in sorted(items - REPORTS.get(path, set()))]
-    stale = [f"{path}: {item} is listed and not imported" for path, items in REPORTS.items()
-             for item in sorted(items - found.get(path, set()))]
-    return extra + stale
+    """A lower layer knows a higher one only by the reports listed; none of them is there without need."""
+    complaints, listed = [], {(path, item) for path, items in REPORTS.items() for item in items}
+    for folder in DRIVERS:
+        for source in sources:
+            if source.path.suffix == ".rs" and str(source.path).startswith(f"{folder}/"):
+                for item in sorted(upward(source, folder)):
+                    if item not in REPORTS.get(str(source.path), set()):
+                        complaints.append(f"{source.path}: imports {item}")
+                    listed.discard((str(source.path), item))
+    return complaints + [f"{path}: {item} is listed and not imported" for path, item in sorted(listed)]
 
 
-RULES = [imports_run_one_way]
+def files_have_layers(sources: list[Source]) -> list[str]:
+    """Each file and folder of a driver is in its table of layers, and the table names no other."""
+    complaints = []
+    for folder, layers in DRIVERS.items():
+        depth = folder.count("/") + 1
+        there = {s.path.with_suffix("").parts[depth] for s in sources
+                 if s.path.suffix == ".rs" and str(s.path).startswith(f"{folder}/")}
+        named = {name for names in layers for name in names.split()}
+        complaints += [f"{folder}: {name} has no layer" for name in sorted(there - named)]
+        complaints += [f"{folder}: there is no {name}" for name in sorted(named - there)]
+    return complaints
+
+
+RULES = [imports_run_one_way, files_have_layers]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Words that comments of kernel code and documents do without: they hide who acts, or are pictures."""
+"""Words that comments of kernel code and documents do without, anywhere (they hide who acts, or are pictures) or as the
+first one."""
 import pathlib
 import re
 from collections.abc import Iterator
@@ -10,6 +11,17 @@ from rust import KERNEL_FOLDERS
 # What hides the thread, context or lock that acts; then pictures in place of the field's terms.
 WORDS = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whatever|in vain|hears? of|further ado"
                    r"|deeds?|orphans?|heirs?|ghosts?|pulses?|patien(?:ce|t)|farewells?|bury|buried|graves?)\b", re.I)
+# Questions, pronouns without their noun, and fragments: a reader cannot tell what the item is or does. A verb in the
+# third person and a noun do ("Whether", of a condition, counts as one).
+_NO_FIRST_WORD = re.compile(
+    r"(What|Which|Who|Whom|Whose|Where|When|Why|How|It|They|This|That|These|Those|There|Something|Anything|Everything"
+    r"|As|At|By|For|From|In|Of|On|To|With|Without|If|While|Until|Because|So|Not|Being|Must|Can|Could|May)(?![-\w])",
+    re.I)
+# Folders whose documentation comments all begin so: those of kernel code. samples/gga_halfblock has help texts among
+# its own, which it prints.
+FIRST_WORD_FOLDERS = ("block", "chunk4k", "common", "gfarm_ra", "kernel_ext", "net", "rdma", "rnbd", "rnbd_ec", "rtrs",
+                      "samples/crc32_umr", "seglog", "selftest", "test_device", "verbs_provider")
+_DOCUMENTATION = re.compile(r" *(///(?!/)|//!)")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Documentation")
 _QUOTED = re.compile(r"`[^`]*`")
 _STRING = re.compile(r'"(\\.|[^"\\])*"')
@@ -58,4 +70,22 @@ def plain_words(sources: list[Source]) -> list[str]:
             for number, text in _prose(source) for word in WORDS.finditer(text)]
 
 
-RULES = [plain_words]
+def _first_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """The first line of each documentation comment of a Rust file, by line."""
+    before = None
+    for number, line in enumerate(lines, 1):
+        match = _DOCUMENTATION.match(line)
+        marker = match[1] if match else None
+        if match and marker != before:
+            yield number, line[match.end():].strip()
+        before = marker
+
+
+def first_word(sources: list[Source]) -> list[str]:
+    """A documentation comment begins with what the item does or is: a verb in the third person, or a noun."""
+    return [f"{source.path}:{number}: '{word[0]}'" for source in sources
+            if source.path.suffix == ".rs" and any(source.path.is_relative_to(f) for f in FIRST_WORD_FOLDERS)
+            for number, text in _first_lines(source.lines) if (word := _NO_FIRST_WORD.match(text))]
+
+
+RULES = [plain_words, first_word]

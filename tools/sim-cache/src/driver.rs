@@ -353,7 +353,7 @@ impl World {
 
     /// A reply has come.
     pub(crate) fn replied(&mut self, n: usize, from: usize, reply: &Reply) {
-        let at = usize::from(Tags::lane(reply.id.tag, LANES));
+        let at = usize::from(Tags::qp_index(reply.id.tag, LANES));
         let id = self.nodes[from].id;
         let step = self.step(n, at, Told::Replied { from: id, reply });
         if step.note.is_some() {

@@ -66,11 +66,7 @@ pub(crate) enum Event {
         numbers: Vec<u8>,
     },
     /// The last fragment for a node has left.
-    Released {
-        node: usize,
-        life: u32,
-        guest: usize,
-    },
+    Released { node: usize, life: u32, peer: usize },
     /// A file server has answered.
     Fetched {
         to: usize,

@@ -7,9 +7,11 @@ use std::rc::Rc;
 use proto::gfarm::cache::{
     address::Address,
     responder::{
+        open,
         receive,
         Discarded,
-        Received, //
+        Received,
+        Refused, //
     },
     wire::{
         self,
@@ -179,9 +181,17 @@ impl World {
     /// Takes a datagram, as the kernel's driver does.
     pub(crate) fn take(&mut self, to: usize, message: Message) {
         let Message { from, bytes } = message;
-        let Ok(datagram) = wire::open(&bytes, &self.key) else {
-            self.tally.rejected += 1;
-            return;
+        let me = self.nodes[to].id;
+        let datagram = match open(&bytes, me, &self.key) {
+            Ok(datagram) => datagram,
+            Err(Refused::Rejected(_)) => {
+                self.tally.rejected += 1;
+                return;
+            }
+            Err(Refused::Receiver) => {
+                self.tally.discarded += 1;
+                return;
+            }
         };
         let head = datagram.head;
         if head.from != self.nodes[from].id {
@@ -189,8 +199,7 @@ impl World {
                 .violate("a datagram of another node has the right code");
             return;
         }
-        let me = self.nodes[to].id;
-        match receive(&datagram, me, |head| self.admit(to, from, head)) {
+        match receive(&datagram, |head| self.admit(to, from, head)) {
             Ok(Received::Hello(hello, number)) => self.greeted(to, from, &hello, number),
             Ok(Received::Members(answer)) => self.answered(to, &answer),
             Ok(Received::Reply(reply)) => self.replied(to, from, &reply),

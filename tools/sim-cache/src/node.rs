@@ -16,7 +16,7 @@ use proto::gfarm::cache::{
     admission::{
         Admission,
         Credits,
-        Guest, //
+        PeerLoad, //
     },
     breaker::Breaker,
     directory::Entry,
@@ -74,7 +74,7 @@ pub(crate) struct Waiter {
 pub(crate) struct Contact {
     pub(crate) rtt: Rtt,
     pub(crate) credits: Credits,
-    pub(crate) guest: Guest,
+    pub(crate) load: PeerLoad,
     /// The number of the last datagram to it, and those of its datagrams, if there are no members.
     pub(crate) sequence: u64,
     pub(crate) window: ReplayWindow,
@@ -85,7 +85,7 @@ impl Default for Contact {
         Self {
             rtt: Rtt::NEW,
             credits: Credits::NEW,
-            guest: Guest::NEW,
+            load: PeerLoad::NEW,
             sequence: 0,
             window: ReplayWindow::default(),
         }

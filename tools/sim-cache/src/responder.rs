@@ -149,13 +149,13 @@ impl World {
 
     fn asked_as_holder(&mut self, n: usize, from: usize, request: Request) {
         self.forget(n, |w| {
-            let lane = |of: &Request| Tags::lane(of.id().tag, LANES);
+            let lane = |of: &Request| Tags::qp_index(of.id().tag, LANES);
             w.from == from && lane(&w.request) == lane(&request)
         });
         let (now_us, len) = (self.now_us(), request.wanted().pages().len() as u64 * 4096);
         let node = &mut self.nodes[n];
-        let guest = &mut node.contacts.entry(from).or_default().guest;
-        if let Err(answer) = node.admission.admit(guest, len, now_us) {
+        let load = &mut node.contacts.entry(from).or_default().load;
+        if let Err(answer) = node.admission.admit(load, len, now_us) {
             self.reply(n, from, request.id(), answer, 0);
             return;
         }
@@ -181,8 +181,8 @@ impl World {
     /// A request that was admitted is served.
     pub(crate) fn release(&mut self, n: usize, from: usize) {
         let node = &mut self.nodes[n];
-        let guest = &mut node.contacts.entry(from).or_default().guest;
-        node.admission.release(guest);
+        let load = &mut node.contacts.entry(from).or_default().load;
+        node.admission.release(load);
     }
 
     /// Returns what a node has of what is asked for, and of which generation.
@@ -302,10 +302,10 @@ impl World {
             self.fragments_under_way(&transfer, numbers, at_ns);
         }
         let life = self.nodes[n].life;
-        let (node, guest) = (n, to);
+        let (node, peer) = (n, to);
         let out_ns = self.nodes[n].out_free_ns;
         self.agenda
-            .push(out_ns, Event::Released { node, life, guest });
+            .push(out_ns, Event::Released { node, life, peer });
         // The reply is behind the fragments on the same way.
         let later_ns = last_ns - self.s.latency_ns - self.now_ns;
         self.reply(n, to, id, Answer::Data { pages: held }, later_ns);

@@ -154,8 +154,8 @@ impl World {
             {
                 self.fragments(&transfer, &numbers);
             }
-            Event::Released { node, life, guest } if self.is_current(node, life) => {
-                self.release(node, guest);
+            Event::Released { node, life, peer } if self.is_current(node, life) => {
+                self.release(node, peer);
             }
             Event::Fetched {
                 to,

@@ -24,9 +24,9 @@ use crate::client::{
 class Imports(unittest.TestCase):
     """A file imports from its own layer and those below."""
 
-    def upward(self, path: str) -> set[str]:
+    def upward(self, path: str, text: bytes = UPWARDS, folder: str = "rtrs/client") -> set[str]:
         """What the file at `path` would import from above."""
-        return set(imports.upward(Source(pathlib.Path(path), UPWARDS)))
+        return imports.upward(Source(pathlib.Path(path), text), folder)
 
     def test_upward(self) -> None:
         """The same imports are upward or not by where the file is."""
@@ -37,10 +37,29 @@ class Imports(unittest.TestCase):
 
     def test_the_other_side(self) -> None:
         """The other driver's names mean nothing."""
-        self.assertEqual(self.upward("rtrs/server/io/request.rs"), set())
+        self.assertEqual(self.upward("rtrs/server/io/request.rs", folder="rtrs/server"), set())
+
+    def test_relative_paths_are_followed(self) -> None:
+        """From the file, in imports and in code; a comment, a string and another crate name no file of the driver."""
+        for path, text in (("rnbd/server/io.rs", b"use super::session::Session;"),
+                           ("rnbd/server/store.rs", b"pub(crate) use super::{io::{self}, session::Session, //\n};"),
+                           ("rnbd/server/store/client_queue.rs", b"use super::super::session::Session;"),
+                           ("rnbd/server/store/client_queue.rs", b"fn f() { super::super::session::Session }"),
+                           ("rnbd/server/store/client_queue.rs", b"fn f() { crate::server::session::Session }")):
+            above = self.upward(path, text, "rnbd/server") - {"io"}
+            self.assertEqual(above, {"session::Session"}, text)
+        for text in (b"// super::session::Session", b'f("super::session::Session")',
+                     b"use rtrs_server::session::Session;", b"use super::identity::Boot;"):
+            self.assertEqual(self.upward("rnbd/server/io.rs", text, "rnbd/server"), set(), text)
 
     def test_complaints(self) -> None:
         """What is not listed is named, and so is what is listed without need."""
         complaints = imports.imports_run_one_way([Source(pathlib.Path("rtrs/client/session/paths.rs"), UPWARDS)])
         self.assertIn("rtrs/client/session/paths.rs: imports sysfs", complaints)
         self.assertIn("rtrs/client/path.rs: session::Session is listed and not imported", complaints)
+
+    def test_each_file_has_a_layer(self) -> None:
+        """A new file is placed, and a place whose file is gone is given up."""
+        complaints = imports.files_have_layers([Source(pathlib.Path("rnbd/client/new.rs"), b"")])
+        self.assertIn("rnbd/client: new has no layer", complaints)
+        self.assertIn("rnbd/client: there is no sysfs", complaints)

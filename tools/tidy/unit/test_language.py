@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The rule for words finds them where people read, and nowhere else."""
+"""The rules for words find them where people read, and nowhere else."""
 import pathlib
 import sys
 import unittest
@@ -46,6 +46,35 @@ class PlainWordsTest(unittest.TestCase):
         """The rule holds for kernel code and documents, not for host programs."""
         self.assertEqual(complaints("tools/sim/src/lib.rs", "// nobody\n"), [])
         self.assertEqual(len(complaints("rnbd/client/x.rs", "// nobody\n")), 1)
+
+
+class FirstWordTest(unittest.TestCase):
+    """The beginnings of documentation comments."""
+
+    def complaints(self, name: str, text: str) -> list[str]:
+        """What the rule says of one file."""
+        return language.first_word([Source(pathlib.Path(name), text.encode())])
+
+    def test_a_question_or_a_fragment_is_found(self) -> None:
+        """Of a file, an item, a field; the first line counts, also behind a comment of the file."""
+        for text in ("//! How a queue pair is drained.\n", "/// What's left.\n", "    /// As [`Self::end`].\n",
+                     "/// That of sends.\n", "/// in each state.\n", "/// Not set.\n", "/// It is executed.\n"):
+            self.assertEqual(len(self.complaints("rdma/cq.rs", text)), 1, text)
+        text = "//! A queue.\n/// Where it is.\n/// Why not.\nfn a() {}\n/// Of `b`.\n"
+        self.assertEqual(self.complaints("rtrs/a.rs", text), ["rtrs/a.rs:2: 'Where'", "rtrs/a.rs:5: 'Of'"])
+
+    def test_verbs_and_nouns_are_not(self) -> None:
+        """A condition may begin with "Whether"; other lines and other comments begin as they like."""
+        for text in ("/// Waits.\n", "/// The number.\n", "/// Whether it waits.\n", "/// Returns\n/// what is left.\n",
+                     "/// Format of it.\n", "/// In-memory tables.\n", "/// `in` and `of`.\n", "/// [`What`].\n",
+                     "/// # Safety\n", "// What is left.\n", "//// What is left.\n", "let a = 1; /// What\n"):
+            self.assertEqual(self.complaints("rdma/cq.rs", text), [], text)
+
+    def test_it_holds_for_the_folders_that_keep_it(self) -> None:
+        """Host programs are left out, as comments of theirs are help texts."""
+        for name, count in (("rnbd/a.rs", 1), ("samples/gga_halfblock/a.rs", 0), ("tools/sim/src/lib.rs", 0),
+                            ("rnbd/a.py", 0)):
+            self.assertEqual(len(self.complaints(name, "/// What is left.\n")), count, name)
 
 
 if __name__ == "__main__":
