@@ -7,17 +7,18 @@
 PYTHON := python3 -B
 KDIR   := $(PYTHON) tools/kdir
 LAB    := $(PYTHON) tools/vmlab
-# `make test ONLY='io.* sysfs.*'` runs some of the VM tests, `make mutants ONLY=rnbd/proto/turns.rs` some mutants.
+# `make test ONLY='io.* sysfs.*'` runs some of the VM tests, `make mutants ONLY=rnbd/proto/admin_lock.rs` some mutants.
 ONLY   ?=
 # How long `make soak` goes on.
 MINUTES ?= 60
 
-.PHONY: help setup setup-build modules modules_install programs cmodules demo demo-gfarm shell test test-all test-rest test-long soak
+.PHONY: help setup setup-build modules modules_install programs cmodules demo demo-gfarm demo-ec shell test test-all test-rest test-long soak
 .PHONY: mutants rules check coverage bench doc clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
 	@echo 'make demo-gfarm       a VM with a Gfarm of real servers: the kernel mounts and reads it, beside gfarm2fs'
+	@echo 'make demo-ec          four VMs: one disk over three servers, of which one dies under load and is replaced'
 	@echo 'make shell            the same two VMs, modules loaded, and a prompt on the client'
 	@echo 'make test             a test of each rule; the last line counts them (some: make test ONLY="io.* sysfs.*")'
 	@echo 'make test-all         every test (what make test has left out: make test-rest)'
@@ -27,7 +28,7 @@ help:
 	@echo 'make rules            a test must fail without each rule of the drivers (some: ONLY=rtrs/client/io/completion.rs)'
 	@echo 'make bench            speed, side by side with the C driver and nvme-rdma, and with gfarm2fs'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
-	@echo 'make programs         mount.gfarm, which mount -t gfarm runs, and pi-sidecar, for disks that keep their tuples'
+	@echo 'make programs         mount.gfarm, which mount -t gfarm runs, pi-sidecar and rnbd-ec, for disks on the server'
 	@echo 'make modules_install  installs both for the running kernel (as root)'
 	@echo 'make check            style, lint and the tests that need no VM'
 	@echo 'make coverage         which lines and functions the tests reach (some: ONLY="io.*")'
@@ -58,6 +59,9 @@ demo: setup modules
 
 demo-gfarm: setup modules programs
 	@$(LAB) demo-gfarm
+
+demo-ec: setup modules
+	@$(LAB) demo-ec
 
 shell: setup modules
 	@$(LAB) shell
