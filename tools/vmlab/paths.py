@@ -2,12 +2,13 @@
 """The words in which tests of paths are written: what a session's paths are doing, and for how long."""
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vmlab import rnbd, rxe
-from vmlab.checks import ByChance, Failed, eq, ok, until
+from vmlab.checks import ByChance, Failed, TooSlow, eq, ok, until
 from vmlab.history import History
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -47,6 +48,20 @@ def all_connected(lab: Lab, mark: int, session: str = "s1") -> None:
     flushed = lab.client.log_matches("WR flushed, closing the path", mark)
     silent = lab.client.log_matches("heartbeat", mark)
     raise (ByChance if flushed and not silent else Failed)(f"the paths of {session} are {found}: {lost}")
+
+
+def not_lost(lab: Lab, mark: int, wire: int = 0, session: str = "s1") -> None:
+    """The path over a wire is up, while something happens to another one. The peer that notices first says why it is
+    lost: rxe flushes a queue pair for which it has to repeat a registration, and who is stopped for long by its host
+    misses heartbeats."""
+    if state(lab, wire, session) == "connected":
+        return
+    address = re.escape(f"ip:{lab.address(lab.server, wire)}")
+    reasons = lab.client.log_matches(rf"closing the path to {address}$", mark)
+    reasons += lab.server.log_matches(rf"path {address}@.*, path closed")
+    kinds = (("WR flushed", ByChance), ("heartbeat", TooSlow))
+    kind = next((kind for words, kind in kinds if any(words in line for line in reasons)), Failed)
+    raise kind(f"the path over wire {wire} is lost: {reasons}")
 
 
 def set_all(lab: Lab, session: str = "s1", **settings: int | str) -> None:
