@@ -139,6 +139,26 @@ impl PageBlock {
         Ok(())
     }
 
+    /// Copies `len` bytes from `offset` on to memory outside the block, which others may write
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if the range does not lie in the block.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that `target` is writable for `len` bytes, and that no reference to
+    /// them exists.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_out_to(&self, offset: usize, target: *mut u8, len: usize) -> Result {
+        let source = self.range(offset, len)?;
+        // SAFETY: By the function requirements; `range` checked that the source lies in the block,
+        // which is not what a caller can write by another name. The call is opaque.
+        unsafe { bindings::memcpy(target.cast(), source.cast(), len) };
+        Ok(())
+    }
+
     /// Copies `source` to `offset`.
     ///
     /// # Errors

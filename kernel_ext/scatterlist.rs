@@ -267,6 +267,42 @@ impl SgList {
             bindings::sg_pcopy_from_buffer(entries, nents, from.as_ptr().cast(), from.len(), skip)
         })
     }
+
+    /// Copies from byte `offset` of `pages` on to all of the described memory.
+    ///
+    /// Any context. A device may change the pages meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EPERM` if the memory is not writable, `EINVAL` if the pages are too short.
+    #[inline]
+    pub fn copy_in_pages(&mut self, pages: &PageBlock, offset: usize) -> Result {
+        if !self.is_writable() {
+            return Err(EPERM);
+        }
+        let len = self.len_bytes() as usize;
+        let (entries, nents) = (self.as_raw(), self.nents());
+        // The cache of x86 needs nothing that the kernel's function does besides.
+        if cfg!(target_arch = "x86_64") && nents == 1 {
+            // SAFETY: The entry is in use.
+            let (address, entry_len) = unsafe { self.entry_memory(0) };
+            if entry_len as usize == len {
+                // SAFETY: By the type invariants, the entry describes allocated memory, which may
+                // be written to.
+                return unsafe { pages.copy_out_to(offset, address, len) };
+            }
+        }
+        let source = pages.range(offset, len)?;
+        // SAFETY: By the type invariants, the entries describe allocated memory, which may be
+        // written to; `source` has `len` bytes. The C code copies them once.
+        let copied =
+            unsafe { bindings::sg_pcopy_from_buffer(entries, nents, source.cast(), len, 0) };
+        if copied == len {
+            Ok(())
+        } else {
+            Err(EINVAL)
+        }
+    }
 }
 
 /// A scatter list with its own storage, which keeps its pages allocated.

@@ -34,6 +34,7 @@ pub mod path;
 pub mod permit;
 pub mod policy;
 pub mod quarantine;
+pub mod read_buffers;
 pub mod recovery;
 pub mod request;
 pub mod settings;

@@ -23,7 +23,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::pages::PageBlock;
+use kernel_ext::{
+    pages::PageBlock,
+    scatterlist::SgList, //
+};
 
 /// The direction of a DMA mapping (`enum dma_data_direction`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +231,22 @@ impl<'a> ForCpu<'a> {
         }
         let block = &self.mapping.memory.block;
         block.copy_out(self.offset as usize, target)
+    }
+}
+
+impl ForCpu<'_> {
+    /// Copies the first bytes of the part to all of the memory that `list` describes. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if the part is shorter, `EPERM` if the memory is not writable.
+    #[inline(always)]
+    pub fn copy_to(&self, list: &mut SgList) -> Result {
+        if list.len_bytes() > self.length {
+            return Err(EINVAL);
+        }
+        let block = &self.mapping.memory.block;
+        list.copy_in_pages(block, self.offset as usize)
     }
 }
 

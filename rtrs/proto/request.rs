@@ -17,7 +17,8 @@ use super::wire::{
     READ,
     TAIL,
     TAIL_LEN_MAX,
-    WRITE, //
+    WRITE,
+    WRITE_WITH_IMM, //
 };
 use ferro_proto::errno::Errno;
 
@@ -72,6 +73,8 @@ pub enum Then {
     Response,
     /// The invalidation of its key before the response.
     Invalidation,
+    /// None, if the response is the immediate of the write of the data.
+    Nothing,
     /// The response with so many bytes of the end of the data, 1 to [`TAIL_LEN_MAX`], for which the
     /// client's memory has no room.
     Tail {
@@ -185,6 +188,8 @@ pub fn parse(head: &[u8], offset: u32) -> Result<Request, Malformed> {
                 tail(flags, len, data_len)?
             } else if flags & NEED_INVAL != 0 {
                 Then::Invalidation
+            } else if flags & WRITE_WITH_IMM != 0 {
+                Then::Nothing
             } else {
                 Then::Response
             };

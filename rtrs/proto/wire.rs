@@ -45,6 +45,10 @@ pub const NEED_INVAL: u16 = 1 << 0;
 /// with the response, behind the chunk's new key. Only for servers of which the user of RTRS knows
 /// that they support it.
 pub const TAIL: u16 = 1 << 1;
+/// Flag of [`ReadHead`]: the response may be the immediate of the write of the data, after which
+/// the client's key stays valid (decision 0031). A C server does not look at it: it answers as
+/// without [`NEED_INVAL`].
+pub const WRITE_WITH_IMM: u16 = 1 << 2;
 /// The most bytes of data that come with a response.
 pub const TAIL_LEN_MAX: u32 = 64;
 /// Flag of [`ConnectResponse`]: each response has a new key (`always_invalidate=Y`).
@@ -270,7 +274,7 @@ pub struct ReadHead {
     pub kind: U16,
     /// The number of bytes of the user message directly before this head.
     pub usr_len: U16,
-    /// [`NEED_INVAL`], [`TAIL`].
+    /// [`NEED_INVAL`], [`TAIL`], [`WRITE_WITH_IMM`].
     pub flags: U16,
     /// The number of descriptors that follow.
     pub sg_cnt: U16,
@@ -320,6 +324,13 @@ impl ReadMessage {
     #[inline]
     pub const fn without_invalidation(mut self) -> Self {
         self.head.flags = U16::new(0);
+        self
+    }
+
+    /// Returns the message of a read into memory that stays registered.
+    #[inline]
+    pub const fn into_registered(mut self) -> Self {
+        self.head.flags = U16::new(WRITE_WITH_IMM);
         self
     }
 

@@ -3,7 +3,8 @@
 //! The answers to requests: their work requests, and when they are posted.
 //!
 //! ```text
-//!   read, ok     WRITE data, [SEND_WITH_INV client's key], answer [with the data's tail]
+//!   read, ok     WRITE_WITH_IMM data, if the client wants that, else
+//!                WRITE data, [SEND_WITH_INV client's key], answer [with the data's tail]
 //!   read, error  [SEND_WITH_INV client's key], answer
 //!   write        [REG_MR], answer
 //! ```
@@ -140,13 +141,18 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
     let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
     if context.is_read() {
-        let Some(reply) = context.reply.filter(|r| r.then == Then::Invalidation) else {
-            return post_unusual(qp, context, flags);
-        };
-        let data_len = context.data_len;
-        compose_read(&mut batch, &mut context, &reply, data_len, true);
-        let imm = imm_of(&context, true);
-        finish(&mut batch, &mut context, path.chunks.keys(), 0, imm, flags);
+        match context.reply {
+            Some(reply) if reply.then == Then::Invalidation => {
+                let data_len = context.data_len;
+                compose_read(&mut batch, &mut context, &reply, data_len, true);
+                let imm = imm_of(&context, true);
+                finish(&mut batch, &mut context, path.chunks.keys(), 0, imm, flags);
+            }
+            Some(reply) if reply.then == Then::Nothing && context.status.is_ok() => {
+                compose_registered_read(&mut batch, &context, &reply, flags);
+            }
+            _ => return post_unusual(qp, context, flags),
+        }
     } else {
         compose_write(&mut batch, &mut context, path.chunks.keys(), flags);
     }
@@ -159,8 +165,9 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
 
 type Answer<'a> = Batch<'a, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>;
 
-/// Does what [`post`] does for a read of no data, without an invalidation, or with a tail. Not
-/// inlined, and with a batch of its own, so that the usual one stays in registers.
+/// Does what [`post`] does for a read of no data, without an invalidation, with a tail, or into
+/// registered memory that fails. Not inlined, and with a batch of its own, so that the usual one
+/// stays in registers.
 #[cold]
 #[inline(never)]
 fn post_unusual(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) {
@@ -170,7 +177,7 @@ fn post_unusual(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: Sen
     let (tail_len, invalidate) = match context.reply.map(|reply| reply.then) {
         Some(Then::Tail { len, invalidate }) => (u32::from(len), invalidate),
         Some(Then::Invalidation) => (0, true),
-        Some(Then::Response) | None => (0, false),
+        Some(Then::Response | Then::Nothing) | None => (0, false),
     };
     if tail_len != 0 && path.chunks.keys().is_none() {
         // Only a message with a key can have one.
@@ -223,6 +230,23 @@ fn compose_read(
     if invalidate {
         batch.send_invalidate(IO, &[], reply.rkey, none);
     }
+}
+
+/// Writes the one work request of the answer to a read into memory that stays registered. The
+/// chunk keeps its key, as that of any read: there is none to send.
+#[inline(always)]
+fn compose_registered_read(
+    batch: &mut Answer<'_>,
+    context: &RequestContext,
+    reply: &Reply,
+    flags: SendFlags,
+) {
+    let data = context.mapping.for_device(0, context.data_len).segment();
+    let target = RemoteAddr {
+        addr: reply.addr,
+        key: reply.rkey,
+    };
+    batch.write_imm(IO, &[data], target, imm_of(context, false), flags);
 }
 
 /// Writes the work requests of the answer to a write; the last one gets `flags`.

@@ -269,6 +269,27 @@ fn a_read_with_a_tail() {
 }
 
 #[test]
+fn a_read_that_is_answered_by_the_write_of_its_data() {
+    // Not the C driver's: flag 4, of which a C server knows nothing.
+    let reply = wire::Descriptor::new(0x4000_1040, 0x3db, 4096);
+    let ours = wire::ReadMessage::new(32, reply).into_registered();
+    let bytes = hex("03002000 04000100 40100040 00000000 db030000 00100000");
+    assert_eq!(ours.as_bytes(), bytes);
+    assert_eq!(
+        parse(&bytes, 4096 + 32),
+        Ok(Request::Read(ReadRequest {
+            data_len: 4096,
+            usr_len: 32,
+            reply: Some(Reply {
+                addr: 0x4000_1040,
+                rkey: 0x3db,
+                then: Then::Nothing,
+            })
+        }))
+    );
+}
+
+#[test]
 fn v8_an_open() {
     let mut recorded = padded("02000000 01007261 6d300000", 264);
     recorded.extend(hex("03000801 01000100 00494408 000011ff dc030000 38000000"));

@@ -55,6 +55,7 @@ mod pi;
 mod policy;
 mod quarantine;
 mod range;
+mod read_buffers;
 mod rdma_address;
 mod rdma_layout;
 mod rdma_retirement;

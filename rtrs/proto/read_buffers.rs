@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The buffers of a client's small reads: memory that stays registered, from which the data are
+//! copied (decision 0031).
+
+use super::wire::TAIL_LEN_MAX;
+
+/// The default of `read_copy_max`: the bytes of the longest read that is copied.
+pub const READ_COPY_MAX_DEFAULT: u32 = 4096;
+
+/// The upper end of its range. 0 is its lower end: none is copied.
+pub const READ_COPY_MAX_MAX: u32 = 64 << 10;
+
+/// Buffers begin at multiples of a cache line.
+const ALIGN: u32 = 64;
+
+/// Blocks have at least as many bytes: the largest order of pages that is not costly to find.
+const BLOCK_BYTES_MIN: u32 = 32 << 10;
+
+/// The layout of the buffers of a path: several in each block of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadBuffers {
+    len: u32,
+}
+
+impl ReadBuffers {
+    /// Returns the layout for reads of up to `read_copy_max` bytes, besides which a buffer has room
+    /// for their protection information; `None` if no read is copied.
+    pub const fn new(read_copy_max: u32) -> Option<Self> {
+        if read_copy_max == 0 || read_copy_max > READ_COPY_MAX_MAX {
+            return None;
+        }
+        let len = (read_copy_max + TAIL_LEN_MAX).next_multiple_of(ALIGN);
+        Some(Self { len })
+    }
+
+    /// Returns the bytes of a buffer.
+    pub const fn buffer_len(self) -> u32 {
+        self.len
+    }
+
+    /// Returns the bytes of a block, a power of two.
+    pub const fn block_len(self) -> u32 {
+        if self.len <= BLOCK_BYTES_MIN {
+            BLOCK_BYTES_MIN
+        } else {
+            self.len.next_power_of_two()
+        }
+    }
+
+    /// Returns the number of buffers in a block, at least 1.
+    pub const fn per_block(self) -> u32 {
+        self.block_len() / self.len
+    }
+
+    /// Returns the offset of a buffer, from 0, in its block; `None` if it is in a later one.
+    pub const fn offset(self, index: u32) -> Option<u32> {
+        if index < self.per_block() {
+            Some(index * self.len)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the bytes of the blocks for this many requests.
+    pub const fn bytes(self, queue_depth: u16) -> u64 {
+        (queue_depth as u32).div_ceil(self.per_block()) as u64 * self.block_len() as u64
+    }
+}
