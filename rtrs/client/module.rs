@@ -26,6 +26,11 @@ use rdma::{
     PortWatch, //
 };
 use rtrs_core::proto::{
+    read_buffers::{
+        ReadBuffers,
+        READ_COPY_MAX_DEFAULT,
+        READ_COPY_MAX_MAX, //
+    },
     RETRY_COUNT,
     RETRY_COUNT_MAX, //
 };
@@ -44,6 +49,18 @@ module_param_ranged!(
     RETRY_COUNT as u32,
     "Retransmissions of 268 ms each before a path fails, 0 to 7 (default: 2)"
 );
+
+module_param_ranged!(
+    READ_COPY_MAX: 0, READ_COPY_MAX_MAX,
+    "read_copy_max",
+    READ_COPY_MAX_DEFAULT,
+    "Bytes of the longest read that is copied out of registered memory, 0 to 65536 (default: 4096)"
+);
+
+/// Returns the layout of the read buffers of the next path; `None` if no read is copied.
+pub(crate) fn read_buffers() -> Option<ReadBuffers> {
+    ReadBuffers::new(READ_COPY_MAX.get())
+}
 
 /// Returns the number of retransmissions of the next connection.
 pub(crate) fn retry_count() -> u8 {

@@ -16,6 +16,7 @@ pub(crate) mod fence;
 pub(crate) mod heartbeat;
 mod queue_pair;
 pub(crate) mod recovery;
+mod registration;
 pub(crate) mod resources;
 pub(crate) mod setup;
 mod stale_connection;

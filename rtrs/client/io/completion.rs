@@ -4,7 +4,8 @@
 //!
 //! A request ends only when its memory cannot be reached over the wire any more:
 //!
-//! - a read, when the server has invalidated its key, as its completion shows, or we have;
+//! - a read into its buffer, when the response has come: its own memory never could be;
+//! - any other read, when the server has invalidated its key, as its completion shows, or we have;
 //! - a write, when the response has come and the send is complete: until then the device may send
 //!   the data again. Its key, if it has one, is for local use only; it is invalidated together
 //!   with the next registration, which saves an interrupt.
@@ -91,7 +92,8 @@ impl ConnectionContext {
                 .invalidations
                 .prove(held.mr.key(), held.keys.since(), held.sent_at);
         match held.data {
-            DataMapping::None => self.end(requests, held, id, result),
+            DataMapping::Copied if result.is_ok() => self.end_copied(requests, held, id),
+            DataMapping::None | DataMapping::Copied => self.end(requests, held, id, result),
             DataMapping::FastRegRead if invalidated && held.tail_len == 0 => {
                 self.end(requests, held, id, result);
             }
@@ -181,6 +183,15 @@ impl ConnectionContext {
             self.path.session.quarantine.answered(id);
         }
         requests.end(held, result);
+    }
+
+    /// Ends a read into its buffer, which has succeeded.
+    #[inline(always)]
+    fn end_copied(&self, requests: &RequestTable, held: Held<'_, InFlight>, id: u16) {
+        if held.attempt.resent.was_lost() {
+            self.path.session.quarantine.answered(id);
+        }
+        requests.end_copied(held);
     }
 
     /// Invalidates the key of a request whose response says `result`, which ends when that

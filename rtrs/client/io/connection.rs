@@ -78,6 +78,8 @@ pub(crate) enum Tagged {
     InfoRequest,
     /// The receive of the info response.
     InfoResponse,
+    /// The last registration of some blocks of read buffers.
+    Registration,
 }
 
 impl Tags {
@@ -101,7 +103,7 @@ impl Tags {
 
     /// Returns the number of tags.
     pub(crate) const fn count(self) -> u32 {
-        self.rest.wrapping_add(3)
+        self.rest.wrapping_add(4)
     }
 
     /// Returns the number of receives, which have the first tags.
@@ -117,6 +119,7 @@ impl Tags {
             Tagged::Send => self.rest,
             Tagged::InfoRequest => self.rest.wrapping_add(1),
             Tagged::InfoResponse => self.rest.wrapping_add(2),
+            Tagged::Registration => self.rest.wrapping_add(3),
         }
     }
 
@@ -131,7 +134,8 @@ impl Tags {
             match tag.wrapping_sub(self.rest) {
                 0 => Tagged::Send,
                 1 => Tagged::InfoRequest,
-                _ => Tagged::InfoResponse,
+                2 => Tagged::InfoResponse,
+                _ => Tagged::Registration,
             }
         }
     }
@@ -432,6 +436,7 @@ impl QpHandler for ConnectionContext {
         match (context.tags.decode(tag), context.live.as_ref()) {
             (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => context.signaled(live, id),
             (Tagged::InfoResponse, _) => context.informed(success),
+            (Tagged::Registration, _) => context.path.setup.registered(),
             _ => {}
         }
     }

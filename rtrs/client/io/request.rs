@@ -18,6 +18,7 @@ use crate::client::io::{
         HasSending,
         Sending, //
     },
+    read_buffers::ReadBuffer,
     transfer::AnyTransfer, //
 };
 
@@ -34,6 +35,17 @@ pub(crate) enum DataMapping {
     FastReg,
     /// A read by the key of the region. It ends when the key is invalid.
     FastRegRead,
+    /// A read into its buffer, from which the data are copied. Nothing is mapped. It ends with the
+    /// response.
+    Copied,
+}
+
+impl DataMapping {
+    /// Returns whether the request's list is mapped for the device.
+    #[inline(always)]
+    pub(crate) fn is_mapped(self) -> bool {
+        matches!(self, Self::Sges | Self::FastReg | Self::FastRegRead)
+    }
 }
 
 /// One sending of a request.
@@ -67,6 +79,8 @@ pub(crate) struct InFlight {
     pub(crate) mr: Mr,
     /// The use of its keys.
     pub(crate) keys: Keys,
+    /// The buffer of a small read; `None` if no read is copied.
+    pub(crate) buffer: Option<ReadBuffer>,
     /// The key of the region that is to be invalidated first: that of an earlier write.
     pub(crate) stale: Option<u32>,
     /// The life of the path ended while a request used the region: whether its last registration
@@ -100,6 +114,7 @@ impl InFlight {
             chunk: RemoteChunk { addr: 0, rkey: 0 },
             mr,
             keys: Keys::NEW,
+            buffer: None,
             stale: None,
             is_in_doubt: false,
             transfer: None,
@@ -128,7 +143,7 @@ impl InFlight {
                 self.stale = None;
                 self.tail_len = tail_len;
             }
-            DataMapping::Sges | DataMapping::None => {}
+            DataMapping::Sges | DataMapping::Copied | DataMapping::None => {}
         }
         self.sending.number()
     }

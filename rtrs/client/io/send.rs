@@ -120,19 +120,28 @@ impl Layout {
 /// A write of few pieces uses their DMA addresses: that saves the registration and the
 /// invalidation, and the server cannot use them. All other data is reached through the region,
 /// whose key is new each time. Whether the server is asked to invalidate it depends on what the
-/// connection has `shown`.
+/// connection has shown. A read that fits into its buffer maps nothing.
 #[inline(always)]
 fn map_data<const IS_WRITE: bool>(
     requests: &RequestTable,
     entry: &mut InFlight,
     list: &mut SgList,
-    shown: u64,
+    context: &ConnectionContext,
 ) -> Result<DataMapping> {
+    // The answer to an administrative message may be shorter than its memory, which is zeroed.
+    if !IS_WRITE && context.cid != 0 {
+        let buffer = entry.buffer.as_ref();
+        if buffer.is_some_and(|buffer| buffer.fits(list.len_bytes())) {
+            entry.is_asked = false;
+            return Ok(DataMapping::Copied);
+        }
+    }
     let direction = direction::<IS_WRITE>().dma();
     let pieces = sg::map(requests.pd.device(), list, direction)?;
     if IS_WRITE && pieces <= requests.gathered_max() {
         return Ok(DataMapping::Sges);
     }
+    let shown = context.invalidations.shown();
     let mr = &mut entry.mr;
     if let Err(e) = mr.map(list, requests) {
         sg::unmap(requests, list);
@@ -155,12 +164,12 @@ fn prepare<const IS_WRITE: bool>(
     entry: &mut InFlight,
     message: &[u8],
     (list, tail): (&mut Option<&mut SgList>, u32),
-    shown: u64,
+    context: &ConnectionContext,
 ) -> Result<(Layout, DataMapping)> {
     let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
     let mut layout = Layout::new::<IS_WRITE>(message, data_len, tail, requests)?;
     let data = match list {
-        Some(list) if data_len != 0 => map_data::<IS_WRITE>(requests, entry, list, shown)?,
+        Some(list) if data_len != 0 => map_data::<IS_WRITE>(requests, entry, list, context)?,
         _ => DataMapping::None,
     };
     if !IS_WRITE && !entry.is_asked {
@@ -230,32 +239,31 @@ impl Outgoing<'_> {
             buffer.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
             let remote = entry.remote(0);
             let write = self.context.tags.encode(Tagged::Write(self.id));
+            let signaled = SendFlags::SIGNALED;
             match data {
                 DataMapping::Sges => {
                     let from = (list.ok_or(EINVAL)?, message);
                     let most = requests.pieces_max();
-                    chain.write_sg_with_imm(
-                        (tag, write),
-                        most,
-                        from,
-                        remote,
-                        imm,
-                        SendFlags::SIGNALED,
-                    );
+                    chain.write_sg_with_imm((tag, write), most, from, remote, imm, signaled);
                 }
                 DataMapping::FastReg => {
                     register(chain, tag, entry, Access::LOCAL_READ);
                     let local = [entry.mr.segment(0, layout.data_len), message];
-                    chain.write_imm(write, &local, remote, imm, SendFlags::SIGNALED);
+                    chain.write_imm(write, &local, remote, imm, signaled);
                 }
-                DataMapping::None | DataMapping::FastRegRead => {
+                DataMapping::None | DataMapping::FastRegRead | DataMapping::Copied => {
                     let flags = self.context.next_send();
                     chain.write_imm(tag, &[message], remote, imm, flags);
                 }
             }
             return Ok(());
         }
-        if data == DataMapping::None {
+        if let (DataMapping::Copied, Some(to)) = (data, &entry.buffer) {
+            let to = to.lend(layout.data_len);
+            let to = Descriptor::new(to.addr, to.key, layout.data_len);
+            let head = ReadMessage::new(layout.usr_len, to).into_registered();
+            buffer.write(at, head.as_bytes())?;
+        } else if data == DataMapping::None {
             let head = ReadHead::without_reply(layout.usr_len);
             buffer.write(at, head.as_bytes())?;
         } else {
@@ -301,8 +309,8 @@ impl Connection {
         let context = self.qp.handler();
         let tail = transfer.tail_len();
         let mut list = transfer.sg();
-        let shown = context.invalidations.shown();
-        let prepared = prepare::<IS_WRITE>(requests, &mut held, message, (&mut list, tail), shown);
+        let prepared =
+            prepare::<IS_WRITE>(requests, &mut held, message, (&mut list, tail), context);
         let (layout, data) = match prepared {
             Ok(prepared) => prepared,
             Err(e) => return Err(Rejected::new(e, transfer)),
@@ -319,7 +327,7 @@ impl Connection {
         };
         let laid_out = outgoing.lay_out::<IS_WRITE>(&mut chain, &held, list.as_deref(), data);
         if let Err(e) = laid_out {
-            if let (Some(list), true) = (list, data != DataMapping::None) {
+            if let (Some(list), true) = (list, data.is_mapped()) {
                 sg::unmap(requests, list);
             }
             return Err(Rejected::new(e, transfer));

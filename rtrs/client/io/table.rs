@@ -25,7 +25,8 @@ use rdma::{
 };
 use rtrs_core::proto::{
     handshake::Accepted,
-    info::RemoteChunk, //
+    info::RemoteChunk,
+    read_buffers::ReadBuffers, //
 };
 
 use crate::client::io::{
@@ -34,11 +35,12 @@ use crate::client::io::{
         Aside,
         Posted, //
     },
-    request::{
-        DataMapping,
-        InFlight, //
+    read_buffers::ReadBlocks,
+    request::InFlight,
+    transfer::{
+        AnyTransfer,
+        Outbound, //
     },
-    transfer::AnyTransfer,
 };
 
 /// Bytes of each buffer for user message and head: a request's largest user message is RNBD's open
@@ -106,6 +108,9 @@ pub(crate) struct RequestTable {
     /// of a life.
     pieces_max: AtomicU32,
     pub(crate) entries: KVVec<Entry>,
+    /// The memory of small reads.
+    pub(crate) read_blocks: ReadBlocks,
+    read_buffers: Option<ReadBuffers>,
     /// User message and head of each request.
     pub(crate) messages: MessageBuffers,
     /// The requests in flight that are counted. All CPUs write it.
@@ -118,19 +123,31 @@ pub(crate) struct RequestTable {
 
 impl RequestTable {
     /// Allocates everything for the chunks that the server granted; sleeps.
-    pub(crate) fn new(pd: &Arc<Pd>, granted: Accepted, pages_max: u32) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        granted: Accepted,
+        pages_max: u32,
+        read_buffers: Option<ReadBuffers>,
+    ) -> Result<Arc<Self>> {
         let depth = granted.geometry.queue_depth();
         let mut entries = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
         for _ in 0..depth {
             let mr = Mr::new(pd, pages_max)?;
             entries.push(Entry::new(mr), GFP_KERNEL)?;
         }
+        let read_blocks = match read_buffers {
+            Some(layout) => ReadBlocks::new(pd, layout, depth)?,
+            None => ReadBlocks::none(),
+        };
+        place(&mut entries, &read_blocks, read_buffers);
         Ok(Arc::new(
             Self {
                 granted,
                 message_max: granted.max_hdr_size.min(MESSAGE_SIZE),
                 pieces_max: AtomicU32::new(pieces_max(pd.device())),
                 entries,
+                read_blocks,
+                read_buffers,
                 messages: MessageBuffers::new(pd, depth.into(), MESSAGE_SIZE)?,
                 counted: OwnLine(AtomicU32::new(0)),
                 clock: AtomicU64::new(0),
@@ -162,6 +179,9 @@ impl RequestTable {
                 entry.stale = None;
                 entry.mr.renew()?;
             }
+        }
+        if self.read_blocks.repair(&self.pd)? {
+            place(&mut self.entries, &self.read_blocks, self.read_buffers);
         }
         Ok(())
     }
@@ -245,10 +265,26 @@ impl RequestTable {
         let Some(transfer) = self.take_transfer(&mut held) else {
             return;
         };
-        let mapped = (held.data != DataMapping::None).then_some(self);
+        let mapped = held.data.is_mapped().then_some(self);
         // The entry first: the upper layer may use the tag again at once.
         drop(held);
         transfer.done(mapped, result);
+    }
+
+    /// Ends a read that has succeeded: copies the data out of its buffer, releases its entry and
+    /// gives the memory back.
+    #[inline(always)]
+    pub(crate) fn end_copied(&self, mut held: Held<'_, InFlight>) {
+        let Some(mut transfer) = self.take_transfer(&mut held) else {
+            return;
+        };
+        let copied = match (&held.buffer, transfer.sg()) {
+            (Some(buffer), Some(list)) => buffer.copy_to(list),
+            _ => Err(EIO),
+        };
+        // The buffer belongs to the next request with this entry.
+        drop(held);
+        transfer.done(None, copied);
     }
 
     /// Ends a read as [`Self::end`] does; its `tail` has come with the response.
@@ -258,6 +294,16 @@ impl RequestTable {
         };
         drop(held);
         transfer.done_with_tail(self, tail);
+    }
+}
+
+/// Gives each request its buffer.
+fn place(entries: &mut KVVec<Entry>, blocks: &ReadBlocks, layout: Option<ReadBuffers>) {
+    let Some(layout) = layout else {
+        return;
+    };
+    for (entry, buffer) in entries.iter_mut().zip(blocks.buffers(layout)) {
+        entry.request.get_mut().buffer = Some(buffer);
     }
 }
 

@@ -71,6 +71,7 @@ use crate::client::{
         drain::Undrained,
         error::PathError,
         queue_pair::Plan,
+        registration,
         resources::Resources,
         setup::Step,
         Path,
@@ -368,7 +369,9 @@ impl<'a> Attempt<'a> {
         }
         self.afford(depth, &sizes)
             .map_err(resource("memory for the requests"))?;
-        let requests = self.resources.requests(pd, granted, pages);
+        let requests = self
+            .resources
+            .requests(pd, granted, pages, module::read_buffers());
         let requests = requests.map_err(resource("memory for the requests"))?;
         let room = admin_sizes(pd.device()).map_err(queues)?.recv;
         let ready = Ready::new(&requests, Tags::ADMIN, room).map_err(resource("receives"))?;
@@ -384,7 +387,9 @@ impl<'a> Attempt<'a> {
     /// A path that reconnects is not checked: its session has the same number of requests already,
     /// and the memory may be full of data that waits for it.
     fn afford(&self, depth: u16, sizes: &QueueSizes) -> Result {
-        let needed = budget::client_bytes(depth, self.path.session.connections(), sizes);
+        let reads = module::read_buffers().map_or(0, |layout| layout.bytes(depth));
+        let connections = self.path.session.connections();
+        let needed = budget::client_bytes(depth, connections, sizes).saturating_add(reads);
         let (available, total) = (memory::available_bytes(), memory::total_bytes());
         if self.recon_cnt == FIRST_CONNECT && !budget::is_to_spare(needed, available, total) {
             return Err(ENOMEM);
@@ -404,6 +409,7 @@ impl<'a> Attempt<'a> {
         let (Some(admin), Some(requests)) = (connections.first(), &self.requests) else {
             return Err(PathError::Disconnected);
         };
+        registration::register(&self.path.setup, admin, requests)?;
         let geometry = &requests.granted.geometry;
         let request = InfoRequest::new(self.path.session.name().to_bytes())
             .map_err(|_| PathError::Resource("info request", EINVAL))?;

@@ -22,7 +22,10 @@ use rdma::{
     PollContext,
     QpConfig, //
 };
-use rtrs_core::proto::handshake::Accepted;
+use rtrs_core::proto::{
+    handshake::Accepted,
+    read_buffers::ReadBuffers, //
+};
 
 use crate::client::{
     io::table::RequestTable,
@@ -134,13 +137,14 @@ impl Resources {
         pd: &Arc<Pd>,
         granted: Accepted,
         pages_max: u32,
+        read_buffers: Option<ReadBuffers>,
     ) -> Result<Arc<RequestTable>> {
         if let Some(mut requests) = self.requests.take() {
             if requests.as_mut().get_mut().renew(granted) {
                 return Ok(requests.into());
             }
         }
-        RequestTable::new(pd, granted, pages_max)
+        RequestTable::new(pd, granted, pages_max, read_buffers)
     }
 
     /// Takes back what a life has used whose connections are gone. Sleeps.

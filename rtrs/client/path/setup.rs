@@ -25,6 +25,8 @@ pub(crate) enum Step {
     Route,
     /// The server has accepted.
     Accept,
+    /// Blocks of read buffers are registered.
+    Registration,
     /// The info response has arrived.
     Info,
     /// The server has drained a life that was given up.
@@ -37,6 +39,7 @@ impl Step {
             Step::Address => "address resolution",
             Step::Route => "route resolution",
             Step::Accept => "connect",
+            Step::Registration => "registration of the read buffers",
             Step::Info => "info exchange",
             Step::Fence => "fence message",
         }
@@ -104,6 +107,11 @@ impl Setup {
     pub(crate) fn accepted(&self, cid: u16, accepted: Accepted) {
         self.reached.lock().accepted = Some(accepted);
         self.reached(cid, Step::Accept);
+    }
+
+    /// Reports that blocks of read buffers are registered.
+    pub(crate) fn registered(&self) {
+        self.reached(0, Step::Registration);
     }
 
     /// Reports that the info response has arrived, of `len` bytes.
