@@ -181,6 +181,15 @@ def load_client(lab: Lab, modules: str | None = None) -> None:
     loaded.of(lab).load(lab.client, "client", f"mods {modules or lab.modules} rnbd-client && {replay.BEGIN}")
 
 
+READ_COPY_MAX = "/sys/module/rtrs_client/parameters/read_copy_max"
+
+
+def copy_reads(lab: Lab, most_bytes: int) -> None:
+    """Has the client's next paths copy READs of up to so many bytes; with 0 each READ has a key of its own."""
+    eq(lab.client.write(READ_COPY_MAX, str(most_bytes)), "")
+    lab.defer(lab.client.run, f"[ ! -e {READ_COPY_MAX} ] || echo 4096 >{READ_COPY_MAX}")
+
+
 def unload(lab: Lab, machine: Machine) -> None:
     """Unloads all modules under test of a machine."""
     loaded.of(lab).unload(machine)

@@ -26,6 +26,8 @@ WRITTEN = "/tmp/peer/written"
 # Lies that harm nothing: the client invalidates its memory itself. The server then writes under the old key.
 HARMLESS = ("invalidation_that_did_not_happen", "one_that_keeps_a_message_for_a_polled_read")
 KEPT = HARMLESS[1]
+# A READ into a buffer of the client has no key of its own: these are about READs that have one.
+OF_KEYS = (*HARMLESS, "a_key_of_a_read_that_was_given_up", "an_answer_without_the_end_of_the_data")
 # After these the server writes under a key of a read that has ended.
 WRITES_LATE = (*HARMLESS, "a_key_of_a_read_that_was_given_up")
 # For what the client closes the path, in its own words. Without its rule it would be closed some time later, too.
@@ -101,7 +103,7 @@ def protection_information_unasked() -> Lies:
 # What a client that meets the server asks for besides.
 ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64", KEPT: " nr_poll_queues=1"}
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
-          "one_that_erases_for_good": "",
+          "one_that_erases_for_good": "", "one_that_writes_into_buffers_at_any_time": "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
           "one_that_tells_who_it_is": "naa.3123456789abcdef"}
 
@@ -331,6 +333,27 @@ def _keep(server: Server, end: Endpoint, chunk: int) -> None:
 def one_that_keeps_a_message_for_a_polled_read() -> Lies:
     """A key is invalidated on an idle connection; 256 requests later a polled read there has the same one."""
     return Lies(depth=2, at_io=_keep, later=_write_late)
+
+
+def _scribble(server: Server, end: Endpoint, chunk: int) -> None:
+    """Writes into the buffers around the one of the READ before its data, and into it after the answer."""
+    server.lies.at_io = _scribble
+    address, key, size = server.reply
+    if not size:
+        server.respond(end, chunk)
+        return
+    end.put(SEND, b"\xa5" * 4096 + bytes(4096))
+    for place in (address - m.BUFFER_SIZE, address + m.BUFFER_SIZE, address):
+        if 0 <= place - m.BUFFERS <= m.BUFFER_BLOCK - 4096:
+            end.post("write", SEND, 4096, place, key)
+    end.post("write", SEND + 4096, size, address, key, m.imm(m.IMM_RESPONSE, chunk))
+    end.post("write", SEND, 4096, address, key)
+
+
+@hostile_server(0)
+def one_that_writes_into_buffers_at_any_time() -> Lies:
+    """Into those of other READs, into that of a READ before its data, and after the answer: each READ has its own."""
+    return Lies(at_io=_scribble)
 
 
 def _twice(server: Server, end: Endpoint, chunk: int) -> None:

@@ -18,6 +18,8 @@ RO, RW, MIGRATION = range(3)
 # Flags of a READ's head.
 NEED_INVAL, TAIL = 1, 2
 TAIL_MAX = 64
+# The buffers of a client for READs of up to 4096 bytes: where a block of them begins, its bytes, and those of a buffer.
+BUFFERS, BUFFER_BLOCK, BUFFER_SIZE = 1 << 30, 32768, 4096 + 64
 
 
 def connect_request(uuid: bytes, group: bytes, cid: int = 0, connections: int = 2, first: int = 1,

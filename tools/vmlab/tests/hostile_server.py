@@ -23,6 +23,12 @@ from vmlab.tests.hostile import PEER, peer_program
 FILES = ("scripted_peer.py", "messages.py", "server.py", "hostile_servers.py", "fencing_server.py")
 SECOND_DISK = "a_bad_second_disk_under_the_number_of_the_first"
 SECONDS, SECONDS_OF_MANY = 25, 120
+SCRIBBLES = "one_that_writes_into_buffers_at_any_time"
+# Several readers at once use more than one buffer.
+SIDE_BY_SIDE = """for n in 1 2 3; do
+    dd if=/dev/rnbd0 bs=4k count=8 iflag=direct status=none | cmp -n 32768 - /dev/zero & pids+=($!)
+done
+for pid in ${pids[@]}; do wait $pid || exit; done"""
 # IBV_WC_REM_ACCESS_ERR, or IBV_WC_RETRY_EXC_ERR: with the error the client ends the queue pair, which may be earlier
 # than the word of it.
 REFUSED = ("10", "12")
@@ -57,6 +63,18 @@ def _read_until_the_key_is_the_same(vm: Machine) -> None:
     eq(vm.read(hostile_servers.OPERATIONS), "the same key", "what the server saw")
 
 
+def _write_late(vm: Machine, name: str, mark: int) -> None:
+    """The server writes under the key of a read that has ended: it is refused."""
+    if name == hostile_servers.KEPT:
+        _read_until_the_key_is_the_same(vm)
+    vm.run(f"touch {scripted.GO}")
+    until(lambda: vm.exists(hostile_servers.WRITTEN), 20, "the server has written under the old key")
+    status = vm.read(hostile_servers.WRITTEN)
+    ok(status in REFUSED, f"a write under the key of a read that has ended: status {status}")
+    if name in hostile_servers.HARMLESS:
+        ok(vm.log_matches("QP access error", mark), "the client's adapter has not refused that write")
+
+
 @pytest.mark.parametrize(("name", "expected", "title"), [
     pytest.param(name, expected, function.__doc__ or "", id=name)
     for name, (expected, function) in hostile_servers.HOSTILE_SERVERS.items()])
@@ -75,6 +93,7 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
     until(lambda: vm.exists(hostile_servers.READY), 20, "the hostile server listens")
     line = MAP.format(address=lab.server_address)
     if lab.modules == "ours":
+        rnbd.copy_reads(lab, 0 if name in hostile_servers.OF_KEYS else 4096)
         # A lie in an answer ends the path. IO waits for a better one, here not for long.
         line += f" fast_io_fail_tmo=3{hostile_servers.ASKED.get(name, '')}"
     found = vm.write("/sys/class/rnbd-client/ctl/map_device", line, 90)
@@ -90,6 +109,8 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
             if lab.modules == "ours":
                 told = vm.run("cat /sys/block/rnbd0/wwid 2>/dev/null || true").strip()
                 ok(told == hostile_servers.HONEST[name], f"the disk's identity is '{told}'")
+            if name == SCRIBBLES:
+                vm.run(SIDE_BY_SIDE, 60)
         elif lab.modules == "ours" and name not in hostile_servers.HARMLESS:
             words = hostile_servers.CLOSED_FOR.get(name, "")
             ok(vm.log_matches(f"rtrs_client.*{words}.*closing the path", mark), f"no path was closed for: {words}")
@@ -102,14 +123,7 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
             told = vm.read(hostile_servers.OPERATIONS)
             ok("close" not in told, f"the client closed the number of the first disk, which is in use: {told}")
         if name in hostile_servers.WRITES_LATE and lab.modules == "ours":
-            if name == hostile_servers.KEPT:
-                _read_until_the_key_is_the_same(vm)
-            vm.run(f"touch {scripted.GO}")
-            until(lambda: vm.exists(hostile_servers.WRITTEN), 20, "the server has written under the old key")
-            status = vm.read(hostile_servers.WRITTEN)
-            ok(status in REFUSED, f"a write under the key of a read that has ended: status {status}")
-            if name in hostile_servers.HARMLESS:
-                ok(vm.log_matches("QP access error", mark), "the client's adapter has not refused that write")
+            _write_late(vm, name, mark)
         if name == "one_that_erases_for_good":
             vm.run("blkdiscard --secure -o 64K -l 32K /dev/rnbd0")
             ok(f"{messages.OP_SECURE_ERASE} 128 32768" in vm.read(hostile_servers.OPERATIONS).splitlines(),

@@ -341,6 +341,8 @@ IN_READ = {"data": (1, "write", 1), "the end of the data": (4095, "write", 1),
            "guard": (KEY_BYTES, "send", 1), "reference tag": (KEY_BYTES + 15, "send", 1),
            "data of five": (4096 + 1, "write", 5), "guard of five": (5 * 4096, "write", 5),
            "last reference tag of five": (LONG_BYTES - 1, "write", 5)}
+# Of one block that is copied, which comes in one message with its tuple.
+IN_COPIED = {"data": 1, "the end of the data": 4095, "guard": 4096, "reference tag": 4111}
 READ_MESSAGES = {("write", 1): READ_BYTES, ("send", 1): KEY_BYTES + 16, ("write", 5): LONG_BYTES}
 
 
@@ -349,6 +351,7 @@ def test_each_flipped_bit_is_seen(vm: Lab) -> None:
     """One bit of data, tuple or message flips on its way: the IO fails and is counted, and the neighbours stay."""
     plug_in(vm)
     rnbd.start(vm, rtrs="sess_queue_depth=64")
+    rnbd.copy_reads(vm, 0)
     disk = map_with(vm, "crc64")
     vm.server.run("head -c 4096 /dev/urandom > /run/block; head -c 12288 /dev/urandom > /run/area; "
                   f"dd if=/run/area of={disk.path} bs=4096 seek=8 oflag=direct status=none")
@@ -377,6 +380,14 @@ def test_each_flipped_bit_is_seen(vm: Lab) -> None:
         eq(client_stats(disk)["read_errors"], str(errors), "read errors after data that never came")
     ok(direct(vm, disk, "write", 9) and direct(vm, disk, "read", 9), "a right block fails")
     vm.server.run("cmp /run/block /run/back")
+    disk.unmap()
+    rnbd.copy_reads(vm, 4096)
+    disk = map_with(vm, "crc64")
+    for errors, (place, byte) in enumerate(IN_COPIED.items(), 1):
+        flip(vm, byte * 8, READ_BYTES + 16)
+        ok(not direct(vm, disk, "read", 9), f"a read that is copied with a flipped {place} succeeded")
+        eq(client_stats(disk)["read_errors"], str(errors), f"read errors after a flipped {place}")
+    ok(direct(vm, disk, "read", 9), "a right block fails")
     disk.unmap()
 
 
