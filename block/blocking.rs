@@ -153,6 +153,11 @@ impl<P: Permission> Blocking<P> {
         &self.device
     }
 
+    /// Returns whether the device owes the answer to an IO, for which the drop would wait.
+    pub fn is_owed(&self) -> bool {
+        self.is_owed && !self.waiter.done.is_done()
+    }
+
     /// Sets the permission of all later IO.
     pub fn set_permission(&mut self, permission: P) {
         self.permission = permission;

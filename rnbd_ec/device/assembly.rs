@@ -184,9 +184,9 @@ fn open(command: &Command<'_>) -> Result<DevicesOf> {
 
 /// Puts the devices into the order of the members that they are.
 #[inline(never)]
-fn sort(command: &Command<'_>, devices: DevicesOf) -> Result<DevicesOf> {
+fn sort(command: &Command<'_>, queues: &Arc<WorkQueues>, devices: DevicesOf) -> Result<DevicesOf> {
     let name = command.name;
-    let mut given = OneByOne::new(&devices, command.settings.member_timeout_ms)?;
+    let mut given = OneByOne::new(queues, &devices, command.settings.member_timeout_ms)?;
     let mut sorted = [None, None, None];
     for (place, device) in devices.into_iter().enumerate() {
         let Some(device) = device else { continue };
@@ -217,7 +217,7 @@ fn sort(command: &Command<'_>, devices: DevicesOf) -> Result<DevicesOf> {
 
 /// Makes a new array of devices.
 #[inline(never)]
-fn create(command: &Command<'_>, devices: &DevicesOf) -> Result {
+fn create(command: &Command<'_>, queues: &Arc<WorkQueues>, devices: &DevicesOf) -> Result {
     let name = command.name;
     let mut shapes = [Shape {
         bytes: 0,
@@ -232,7 +232,7 @@ fn create(command: &Command<'_>, devices: &DevicesOf) -> Result {
         EINVAL
     })?;
     check_memory(command, &layout)?;
-    let mut one_by_one = OneByOne::new(devices, command.settings.member_timeout_ms)?;
+    let mut one_by_one = OneByOne::new(queues, devices, command.settings.member_timeout_ms)?;
     for (place, device) in devices.iter().enumerate() {
         let shown = device.as_ref().and_then(|d| d.name()).unwrap_or_default();
         let found = superblock(&mut one_by_one, place).inspect_err(|error| {
@@ -405,14 +405,14 @@ pub(super) fn assemble(
     let devices = open(command)?;
     let devices = match command.mode {
         Mode::Create => {
-            create(command, &devices)?;
+            create(command, &queues, &devices)?;
             devices
         }
-        Mode::Assemble => sort(command, devices)?,
+        Mode::Assemble => sort(command, &queues, devices)?,
     };
     let is_there = |member: &usize| matches!(devices.get(*member), Some(Some(_)));
     let present: Members = (0..MEMBERS).filter(is_there).collect();
-    let mut one_by_one = OneByOne::new(&devices, command.settings.member_timeout_ms)?;
+    let mut one_by_one = OneByOne::new(&queues, &devices, command.settings.member_timeout_ms)?;
     let (array, uuid) = recover(command, &mut one_by_one, present)?;
     let (layout, live) = (*array.layout(), array.live());
     let beginning = begin(command, (array, one_by_one), devices)?;

@@ -26,6 +26,8 @@ use seglog::{
     superblock::SUPERBLOCK_BYTES, //
 };
 
+use super::work_queues::WorkQueues;
+
 /// The bytes that are read at once where few are asked for: heads are looked for unit by unit.
 const AHEAD_BYTES: usize = 64 << 10;
 /// Reads of at most this much look ahead.
@@ -81,7 +83,11 @@ pub(super) struct Member {
 }
 
 /// The members that are there.
+///
+/// The drop, and the replacement of a member, wait for no device: who calls them holds up what the
+/// others do.
 pub(super) struct OneByOne {
+    queues: Arc<WorkQueues>,
     members: [Option<Member>; MEMBERS],
     /// A superblock and what fills its slot.
     slot: KVec<u8>,
@@ -92,10 +98,12 @@ impl OneByOne {
     /// Takes the devices of the members that are there, each of whose IOs ends in `timeout_ms`
     /// milliseconds. Sleeps.
     pub(super) fn new(
+        queues: &Arc<WorkQueues>,
         devices: &[Option<Arc<BlockDevice>>; MEMBERS],
         timeout_ms: u32,
     ) -> Result<Self> {
         let mut this = Self {
+            queues: queues.clone(),
             members: [None, None, None],
             slot: KVec::from_elem(0, SLOT_BYTES as usize, GFP_KERNEL)?,
             timeout_ms,
@@ -108,7 +116,8 @@ impl OneByOne {
         Ok(this)
     }
 
-    /// Sets the device of a member; returns the one before, for [`Self::put_back`]. Sleeps.
+    /// Sets the device of a member; returns the one before, for [`Self::put_back`] or
+    /// [`Self::close`]. Sleeps.
     pub(super) fn set(
         &mut self,
         member: usize,
@@ -129,8 +138,16 @@ impl OneByOne {
 
     /// Gives a member the device that it had before.
     pub(super) fn put_back(&mut self, member: usize, before: Option<Member>) {
-        if let Some(place) = self.members.get_mut(member) {
-            *place = before;
+        let place = self.members.get_mut(member);
+        let replaced = place.and_then(|place| core::mem::replace(place, before));
+        self.close(replaced);
+    }
+
+    /// Closes the device of a member, when it owes no answer any more.
+    pub(super) fn close(&self, member: Option<Member>) {
+        if let Some(member) = member.filter(|member| member.device.is_owed()) {
+            // Without memory it is waited for here.
+            let _ = self.queues.owed.try_spawn(GFP_KERNEL, move || drop(member));
         }
     }
 
@@ -144,6 +161,14 @@ impl OneByOne {
     fn get(&mut self, member: usize) -> Result<&mut Member> {
         let member = self.members.get_mut(member).and_then(Option::as_mut);
         member.ok_or(ENODEV)
+    }
+}
+
+impl Drop for OneByOne {
+    fn drop(&mut self) {
+        for member in core::mem::take(&mut self.members) {
+            self.close(member);
+        }
     }
 }
 
@@ -183,6 +208,7 @@ impl Devices for OneByOne {
         let member = self.get(member)?;
         match member.read_ahead(at, to) {
             Some(()) => Ok(()),
+            None if member.device.is_owed() => Err(Failed(ETIMEDOUT)),
             None => Ok(member.device.read(at, to)?),
         }
     }

@@ -183,6 +183,7 @@ impl Upkeep {
             self.one_by_one.put_back(member, before);
             return Err(error);
         }
+        self.one_by_one.close(before);
         core.with_engine(|engine| {
             if let Some(place) = engine.means.devices.get_mut(member) {
                 *place = Some(device);

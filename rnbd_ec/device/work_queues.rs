@@ -25,6 +25,9 @@ pub(crate) struct WorkQueues {
     /// Events of user space, which wait for memory. Nothing waits for them but a stop, so they have
     /// no rescuer.
     pub(super) events: WorkQueue,
+    /// Ends of members that owe an answer, which wait for it: as long as the device hangs, so they
+    /// are not behind a rescuer either. Only the unload of the module waits for them.
+    pub(super) owed: WorkQueue,
 }
 
 impl WorkQueues {
@@ -40,6 +43,7 @@ impl WorkQueues {
             upkeeps: queue(c"rnbd_ec_upkeep")?,
             submitters: queue(c"rnbd_ec_submit")?,
             events: WorkQueue::new(c"rnbd_ec_events", Flags::UNBOUND, 0)?,
+            owed: WorkQueue::new(c"rnbd_ec_owed", Flags::UNBOUND, 0)?,
         };
         Ok(Arc::new(queues, GFP_KERNEL)?)
     }

@@ -198,6 +198,35 @@ def test_an_array_is_stopped_while_others_write_its_files(vm: Lab) -> None:
     written_during_an_assembly(vm, "replace", "stop")
 
 
+@needs(machines=1, own_modules=True, timeout=240)
+def test_what_hangs_in_place_of_a_member_holds_up_nothing(vm: Lab) -> None:
+    """Neither the device that is to replace a member, nor the one before: who closes it does not wait for its IO."""
+    ec.disks(vm, count=5)
+    ec.load(vm)
+    array = ec.assemble(vm, ec.line(options="member_timeout_ms=1000"))
+    ec.fails(vm, 1)
+    array.fio("--rw=randwrite --bs=4k --io_size=64k --size=1m").clean()
+    array.becomes("degraded")
+    vm.server.run("dmsetup suspend --noflush --nolockfs m3")
+    eq(vm.server.write(f"{array.control}/replace", ec.path(3), 15), "ETIMEDOUT")
+    ec.works(vm, 1)
+    array.becomes("clean", 90)
+    ec.fails(vm, 1)
+    array.fio("--rw=randwrite --bs=4k --io_size=64k --size=1m").clean()
+    array.becomes("degraded")
+    mark = vm.server.log_mark()
+    # The flush before it is taken back gets no answer.
+    vm.server.run("dmsetup suspend --noflush --nolockfs m1; "
+                  f"dmsetup load m1 --table '0 {24 * 2048} linear /dev/ram1 0'")
+    until(lambda: vm.server.log_matches("member 1 is not taken back yet: ETIMEDOUT", mark), 40, "it hangs")
+    eq(vm.server.write(f"{array.control}/replace", ec.path(4), 15), "")
+    array.becomes("clean", 90)
+    array.stop()
+    # It is open until it has answered.
+    vm.server.run("dmsetup resume m3; dmsetup resume m1")
+    eq(ec.assemble(vm, ec.line(0, 4, 2, mode="assemble")).state(), "clean")
+
+
 @needs(machines=1, own_modules=True)
 def test_a_member_that_cannot_be_written_is_refused(vm: Lab) -> None:
     """The line says what to do: the array is assembled of the two others."""
