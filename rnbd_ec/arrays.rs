@@ -5,6 +5,7 @@
 use block_ext::disk::OpensForbidden;
 use kernel::{
     prelude::*,
+    str::CString,
     sync::{
         new_mutex,
         Arc,
@@ -27,14 +28,27 @@ use crate::{
     shown::Shown, //
 };
 
+/// The name of an array that is being assembled, which no other one gets meanwhile.
+struct NameTaken<'a> {
+    arrays: &'a Arrays,
+    name: Arc<CString>,
+}
+
+impl Drop for NameTaken<'_> {
+    fn drop(&mut self) {
+        let mut assembling = self.arrays.assembling.lock();
+        assembling.retain(|other| !Arc::ptr_eq(other, &self.name));
+    }
+}
+
 /// All arrays that are assembled.
 #[pin_data]
 pub(crate) struct Arrays {
     queues: Arc<WorkQueues>,
-    /// Serialises assemblies, so that a name is not given twice. Who removes files of an array does
-    /// not wait for it: their writers may.
+    /// The names of arrays that are being assembled. What an assembly waits for, the disks of its
+    /// members, no other one waits for.
     #[pin]
-    assembling: Mutex<()>,
+    assembling: Mutex<KVec<Arc<CString>>>,
     #[pin]
     list: Mutex<KVec<Arc<Device>>>,
     /// Completes when nothing of an array that was stopped is left.
@@ -49,7 +63,7 @@ impl Arrays {
         Arc::pin_init(
             pin_init!(Self {
                 queues,
-                assembling <- new_mutex!((), "rnbd_ec::Arrays::assembling"),
+                assembling <- new_mutex!(KVec::new(), "rnbd_ec::Arrays::assembling"),
                 list <- new_mutex!(KVec::new(), "rnbd_ec::Arrays::list"),
                 stopped <- new_mutex!(KVec::new(), "rnbd_ec::Arrays::stopped"),
             }),
@@ -63,21 +77,31 @@ impl Arrays {
             pr_err!("assemble: {}\n", Shown(wrong));
             Error::from(wrong.errno())
         })?;
-        let _assembling = self.assembling.lock();
-        let is_taken = |device: &Arc<Device>| device.name().to_bytes() == command.name.as_bytes();
-        if self.list.lock().iter().any(is_taken) {
+        let _name = self.take_name(&command)?;
+        let means = (self.clone(), self.queues.clone());
+        let device = Device::assemble(&command, means)?;
+        // Before it is shown, as it may be stopped then.
+        let listed = self.list.lock().push(device.clone(), GFP_KERNEL);
+        listed.inspect_err(|_| device.finish())?;
+        device.show().inspect_err(|_| self.forget(&device))
+    }
+
+    /// Takes the name of an array that is to be assembled, until the result is dropped.
+    fn take_name(&self, command: &Command<'_>) -> Result<NameTaken<'_>> {
+        let name = Arc::new(CString::try_from_fmt(fmt!("{}", command.name))?, GFP_KERNEL)?;
+        let mut assembling = self.assembling.lock();
+        let is_listed = |device: &Arc<Device>| *device.name() == **name;
+        if assembling.iter().any(|other| ***other == **name)
+            || self.list.lock().iter().any(is_listed)
+        {
             pr_err!(
                 "assemble: '{}' is assembled: choose another name=\n",
                 command.name
             );
             return Err(EEXIST);
         }
-        self.list.lock().reserve(1, GFP_KERNEL)?;
-        let means = (self.clone(), self.queues.clone());
-        let device = Device::assemble(&command, means)?;
-        // Before it is shown, as it may be stopped then. There is room: `assembling` is locked.
-        let _ = self.list.lock().push_within_capacity(device.clone());
-        device.show().inspect_err(|_| self.forget(&device))
+        assembling.push(name.clone(), GFP_KERNEL)?;
+        Ok(NameTaken { arrays: self, name })
     }
 
     /// Takes an array off the list.

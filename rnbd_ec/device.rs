@@ -213,7 +213,7 @@ impl Device {
     }
 
     /// Ends what the array does; its disk was removed. Sleeps.
-    fn finish(&self) {
+    pub(crate) fn finish(&self) {
         Core::stop(&self.core);
         pr_info!("{}: stopped\n", self.name());
     }

@@ -198,6 +198,29 @@ def test_an_array_is_stopped_while_others_write_its_files(vm: Lab) -> None:
     written_during_an_assembly(vm, "replace", "stop")
 
 
+@needs(machines=1, own_modules=True)
+def test_an_assembly_waits_for_no_other_one(vm: Lab) -> None:
+    """A member that hangs is waited for by its own array, for `member_timeout_ms`; the name is in use meanwhile."""
+    ec.disks(vm, count=6)
+    ec.load(vm)
+    vm.server.run("dmsetup suspend --noflush --nolockfs m3")
+    other = ec.line(3, 4, 5, options="member_timeout_ms=10000").replace("ec0", "ec1")
+    assembly = vm.server.start_job(f"echo {other} > {ec.ASSEMBLE}")
+    until(lambda: vm.server.try_run("grep -ls rnbd_ec /proc/[0-9]*/stack").out, 10, "the assembly waits")
+    mark = vm.server.log_mark()
+    eq(ec.try_assemble(vm, ec.line().replace("ec0", "ec1")), "EEXIST")
+    ok(vm.server.log_matches("assemble: 'ec1' is assembled: choose another name=", mark), "no line")
+    ec.assemble(vm)
+    ok(assembly.running, "the other one has not waited")
+    until(lambda: not assembly.running, 30, "it has given up")
+    ok(vm.server.log_matches("ec1: not created: dm-3 cannot be read: ETIMEDOUT", mark), "another reason")
+    # It is closed when it has answered.
+    eq(ec.try_assemble(vm, other), "EBUSY")
+    vm.server.run("dmsetup resume m3")
+    until(lambda: ec.try_assemble(vm, other) == "", 10, "it is closed, and can be assembled")
+    eq(vm.server.write("/sys/block/ec1/ec/stop", "1"), "")
+
+
 @needs(machines=1, own_modules=True, timeout=240)
 def test_what_hangs_in_place_of_a_member_holds_up_nothing(vm: Lab) -> None:
     """Neither the device that is to replace a member, nor the one before: who closes it does not wait for its IO."""
