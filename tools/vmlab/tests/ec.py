@@ -131,20 +131,39 @@ def test_a_full_disk_is_written_again_and_again(vm: Lab) -> None:
     vm.server.run("modprobe loop; truncate -s 24m /run/new; losetup /dev/loop0 /run/new")
     vm.defer(vm.server.run, "losetup -D; rm /run/new")
     array.fio("--rw=write --bs=128k --iodepth=8 --refill_buffers").clean(100)
+    # Reads are slow and writes are not, so that those wait for segments all the time: there is always a need.
+    vm.server.run("modprobe dm_delay")
+    for number in (0, 1):
+        ec.become(vm, number, f"0 {24 * 2048} delay /dev/ram{number} 0 10 /dev/ram{number} 0 0")
+    before = array.stats()
     load = array.fio("--rw=randwrite --bs=4k --iodepth=16 --io_size=24m --refill_buffers --verify=crc32c "
                      "--verify_fatal=1")
-    until(lambda: array.stats()["collected_segments"] > 10, 60, "segments are collected")
+    # What was collected for those before it does not count: the need of that ends by itself.
+    until(lambda: array.stats()["writes"] > before["writes"] + 100, 60, "the load writes")
+    mark = array.stats()["collected_segments"]
+    until(lambda: array.stats()["collected_segments"] > mark + 3, 60, "segments are collected")
     ec.fails(vm, 2)
     array.becomes("degraded")
-    before = array.stats()["collected_segments"]
-    eq(vm.server.write(f"{array.control}/replace", "/dev/loop0", 200), "")
-    # Two or three; with the lock held for as long as there is a need, some hundred.
-    ge(20, array.stats()["collected_segments"] - before, "segments that the replacement has waited for")
+    is_replaced_at_once(vm, array, "/dev/loop0")
+    for number in (0, 1):
+        ec.works(vm, number)
     load.clean(200)
     array.becomes("clean")
     array.stop()
     array = ec.assemble(vm, f"{ec.line(0, 1, mode='assemble')},/dev/loop0")
     eq(array.state(), "clean")
+
+
+def is_replaced_at_once(vm: Lab, array: ec.Array, device: str) -> None:
+    """Some segments are collected meanwhile; with the lock held for as long as there is a need, all of them are."""
+    before = array.stats()["collected_segments"]
+    replacement = vm.server.start_job(f"echo {device} > {array.control}/replace")
+
+    def collected() -> int:
+        return array.stats()["collected_segments"] - before
+    until(lambda: not replacement.running or collected() > 20, 100, "it is replaced, or has to wait")
+    ge(20, collected(), "segments that the replacement has waited for")
+    eq(replacement.wait(20).code, 0)
 
 
 @needs(machines=1, own_modules=True)
