@@ -18,6 +18,7 @@
 //! | `secret` | the key of all nodes |
 //! | `workers` | requests that are kept, and addresses that are looked up |
 //! | `attached` | a node that is attached to a device, and how it answers |
+//! | `view` | what others see of a node |
 //! | `node` | all of it, from the mount to the unmount |
 
 mod admission;
@@ -38,19 +39,20 @@ mod requester;
 mod resolvers;
 mod responder;
 mod secret;
+mod view;
 mod workers;
 
 pub(crate) use self::{
     node::{
         Limits,
         Node,
-        Reads,
-        View, //
+        Reads, //
     },
     place::Place,
     requester::Notice,
     responder::PageCache,
-    secret::Secret, //
+    secret::Secret,
+    view::View, //
 };
 
 use kernel::time::{

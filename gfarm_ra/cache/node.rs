@@ -42,7 +42,6 @@ use super::{
     },
     in_flight::ReadsInFlight,
     membership::Membership,
-    now_us,
     owner::Owner,
     peers::Peers,
     place::Found,
@@ -64,13 +63,7 @@ use crate::proto::{
             NodeId,
             Port, //
         },
-        breaker::Cut,
         counter::Counter,
-        ibaddr::{
-            edits,
-            Edit, //
-        },
-        peer::Standing,
         reply::{
             Answer,
             Refusal, //
@@ -118,7 +111,7 @@ pub(crate) struct Limits {
 
 /// A node, which ends with its drop.
 pub(crate) struct Node {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     _watch: PortWatch,
 }
 
@@ -128,7 +121,7 @@ pub(super) struct Shared {
     me: NodeId,
     secret: Arc<Secret>,
     pages: Arc<dyn PageCache>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     admissions: Arc<Admissions>,
     /// Locked while the node begins: the removal of its device waits for that.
     #[pin]
@@ -136,7 +129,7 @@ pub(super) struct Shared {
     /// The state on the device, until the node ends. The thread that takes it closes the endpoint,
     /// before it is dropped.
     #[pin]
-    attached: Mutex<Option<Arc<Attached>>>,
+    pub(super) attached: Mutex<Option<Arc<Attached>>>,
     /// The queue of the node's workers until it ends; dropped by the thread that takes it, which is
     /// not one of its workers.
     #[pin]
@@ -194,8 +187,8 @@ impl Node {
         // The device cannot go unnoticed from here on.
         let found = place()?;
         let endpoint = Endpoint::new(&found, limits.serving.into(), incoming, counters)?;
+        let peers = Peers::new(me, endpoint.address(), found.group)?;
         drop(found);
-        let peers = Peers::new(me, endpoint.address())?;
         let owner = Owner::new(&peers)?;
         let in_flight = ReadsInFlight::new()?;
         let secret = &this.shared.secret;
@@ -238,11 +231,6 @@ impl Node {
             attached.requests.end();
         }
     }
-
-    /// Returns what others see of it; it may outlive the node, and then sees nothing.
-    pub(crate) fn view(&self) -> View {
-        View(self.shared.clone())
-    }
 }
 
 /// A handle by which files are read from other nodes. It keeps no device: that may be removed while
@@ -281,63 +269,6 @@ impl Reads {
     }
 }
 
-/// The state of a peer, in a word, and the number of pages that have come from it.
-pub(crate) type PeerState = (&'static str, u64);
-
-/// A handle by which the files below `/proc` show a node.
-#[derive(Clone)]
-pub(crate) struct View(Arc<Shared>);
-
-impl View {
-    /// Calls `line` with the address of this node, and then with that of each peer, how it is, and
-    /// how many pages have come from it; a peer that was registered by hand and has not answered
-    /// yet is `unknown`.
-    pub(crate) fn addresses(&self, line: &mut dyn FnMut(&Address, Option<PeerState>)) {
-        let attached = self.0.attached.lock();
-        if let Some(attached) = attached.as_ref() {
-            line(&attached.peers.me().address, None);
-            attached.peers.with(|table| {
-                for peer in table.peers() {
-                    let state = peer.standing().map_or("unknown", Standing::name);
-                    line(&peer.address(), Some((state, peer.pages())));
-                }
-            });
-        }
-    }
-
-    /// Returns why no other node is asked; `None` if they are, or there is no device any more.
-    pub(crate) fn cut(&self) -> Option<Cut> {
-        self.0.attached()?.requests.cut()
-    }
-
-    /// Returns what it has counted.
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.0.counters
-    }
-
-    /// Registers peers by hand, or removes them: lines of `ibaddr`, until the first that is wrong.
-    ///
-    /// # Errors
-    ///
-    /// Returns `ENODEV` if the device has gone, or what is wrong with a line.
-    pub(crate) fn edit(&self, written: &[u8]) -> Result {
-        let attached = self.0.attached.lock();
-        let attached = attached.as_ref().ok_or(ENODEV)?;
-        let me = attached.peers.me().address;
-        let edited = edits(written, me).try_for_each(|edit| {
-            let done = edit.and_then(|edit| {
-                attached.peers.with(|table| match edit {
-                    Edit::Add(address) => table.add(address, now_us()),
-                    Edit::Remove(address) => table.remove(address),
-                })
-            });
-            done.map_err(Error::from)
-        });
-        attached.membership.look();
-        edited
-    }
-}
-
 impl Drop for Node {
     fn drop(&mut self) {
         self.shared.end();
@@ -345,7 +276,7 @@ impl Drop for Node {
 }
 
 impl Shared {
-    fn attached(&self) -> Option<Arc<Attached>> {
+    pub(super) fn attached(&self) -> Option<Arc<Attached>> {
         self.attached.lock().clone()
     }
 

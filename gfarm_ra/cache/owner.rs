@@ -74,6 +74,7 @@ impl Owner {
         }
         let question = Question {
             requester,
+            group: self.peers.group_of(requester),
             file: wanted.id(),
             chunk: wanted.chunk(),
             pages: wanted.pages(),

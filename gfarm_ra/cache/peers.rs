@@ -23,6 +23,7 @@ use super::now_us;
 use crate::proto::cache::{
     address::{
         Address,
+        Group,
         NodeId,
         Port, //
     },
@@ -34,6 +35,10 @@ use crate::proto::cache::{
     owner::{
         ChunkKey,
         Owners, //
+    },
+    peer::{
+        Claim,
+        Record, //
     },
     reply::Holder,
     responder::Discarded,
@@ -67,11 +72,18 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Makes the table of a node with this number and address, without peers. Sleeps.
-    pub(crate) fn new(node: NodeId, address: Address) -> Result<Arc<Self>> {
+    /// Makes the table of a node with this number, address and group, without peers. Sleeps.
+    pub(crate) fn new(node: NodeId, address: Address, group: Group) -> Result<Arc<Self>> {
         let mut places = KVVec::with_capacity(PEERS_MAX, GFP_KERNEL)?;
         places.extend_with(PEERS_MAX, PeerPlace::EMPTY, GFP_KERNEL)?;
-        let table = Members::new(node, address, boot(), places, now_us(), drawn());
+        let record = Record {
+            node,
+            address,
+            boot: boot(),
+            claim: Claim::FIRST,
+            group,
+        };
+        let table = Members::new(record, places, now_us(), drawn());
         let me = Holder { node, address };
         Arc::pin_init(
             pin_init!(Self {
@@ -112,6 +124,11 @@ impl Peers {
     /// Returns whether a node is this one, or one that answers.
     pub(crate) fn is_live(&self, node: NodeId) -> bool {
         self.table.lock().is_live(node)
+    }
+
+    /// Returns the part of the network that a node is in.
+    pub(crate) fn group_of(&self, node: NodeId) -> Group {
+        self.table.lock().group_of(node)
     }
 
     /// Returns the owners of a chunk for a node that asks.

@@ -16,7 +16,10 @@ use rdma::{
 };
 
 use crate::proto::cache::{
-    address::Address,
+    address::{
+        Address,
+        Group, //
+    },
     fragment::FragmentLen,
     place::{
         Entry,
@@ -36,6 +39,8 @@ pub(crate) struct Place<'a> {
     pub(crate) service_level: u8,
     /// The key of the public queue pair.
     pub(crate) qkey: u32,
+    /// The part of the network, if the mount names it.
+    pub(crate) group: Option<Group>,
 }
 
 /// A port that can be used.
@@ -48,6 +53,8 @@ pub(crate) struct Found {
     pub(crate) mtu_bytes: u32,
     /// The longest fragments.
     pub(crate) longest: FragmentLen,
+    /// The part of the network that the port is in.
+    pub(crate) group: Group,
     gid: [u8; 16],
     lid: u16,
     service_level: u8,
@@ -112,6 +119,7 @@ impl Place<'_> {
             },
             mtu_bytes: state.active_mtu_bytes,
             longest,
+            group: self.group.unwrap_or(Group::of_port(entry.gid, state.lid)),
             gid: entry.gid,
             lid: state.lid,
             service_level: self.service_level,

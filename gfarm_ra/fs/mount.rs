@@ -58,7 +58,8 @@ use crate::{
         Node,
         Place,
         Reads,
-        Secret, //
+        Secret,
+        View, //
     },
     net::{
         now_s,
@@ -68,7 +69,10 @@ use crate::{
     proto::{
         attr::Attr,
         cache::{
-            address::random_qkey,
+            address::{
+                random_qkey,
+                Group, //
+            },
             place::{
                 Unusable,
                 Wish, //
@@ -176,7 +180,7 @@ impl Mount {
     ///
     /// `ENOMEM`.
     pub(super) fn publish(&self, device_minor: u32) -> Result {
-        let view = self.node.as_ref().map(Node::view);
+        let view = self.node.as_ref().map(View::of);
         let files = StateFiles::new(device_minor, &self.client, view)?;
         *self.files.lock() = Some(files);
         Ok(())
@@ -373,6 +377,7 @@ fn node(
             0 => random_qkey(random::number()),
             given => given,
         },
+        group: Group::new(byte(options.get(Setting::CcGroup))?),
     };
     let limits = Limits {
         serving: u16::try_from(options.get(Setting::IbNumRrpc)).map_err(|_| EINVAL)?,

@@ -22,7 +22,10 @@ use crate::{
     cache::View,
     net::Client,
     proto::cache::{
-        address::Address,
+        address::{
+            Address,
+            Group, //
+        },
         breaker::Cut,
         counter::Counter, //
     }, //
@@ -47,6 +50,10 @@ impl Show for Status {
             Some(Some(cut)) => seq_print!(file, "cache: no node is asked: {cut}\n"),
             Some(None) => seq_print!(file, "cache: nodes are asked\n"),
             None => {}
+        }
+        if let Some((group, near, all)) = self.node.as_ref().and_then(View::group) {
+            let group = group.get();
+            seq_print!(file, "group {group}: {near} of {all} nodes\n");
         }
         Ok(())
     }
@@ -91,8 +98,12 @@ struct Addresses(View);
 impl Show for Addresses {
     fn show(&self, file: &SeqFile) -> Result {
         self.0.addresses(&mut |address, state| match state {
-            Some((state, pages)) => {
-                seq_print!(file, "{address} state={state} pages={pages}\n");
+            Some((state, group, pages)) => {
+                let group = group.map_or(0, Group::get);
+                seq_print!(
+                    file,
+                    "{address} state={state} group={group} pages={pages}\n"
+                );
             }
             None => seq_print!(file, "{address}\n"),
         });

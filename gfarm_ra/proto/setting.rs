@@ -48,10 +48,12 @@ pub enum Setting {
     /// The longest time for which a node that waits for the pages itself is waited for, in
     /// milliseconds.
     CcWaitMs = 18,
+    /// The part of the network that the node is in; 0 for that of its address.
+    CcGroup = 19,
 }
 
 /// The number of settings.
-pub const COUNT: usize = 19;
+pub const COUNT: usize = 20;
 
 impl Setting {
     /// The settings in the order of their numbers.
@@ -75,6 +77,7 @@ impl Setting {
         Self::CcTimeoutMs,
         Self::CcShare,
         Self::CcWaitMs,
+        Self::CcGroup,
     ];
 
     /// The descriptors of a mount: a process of gfmd has 1024, the rest of which is
@@ -103,6 +106,7 @@ impl Setting {
             Self::CcTimeoutMs => "cc_timeout_ms",
             Self::CcShare => "cc_share",
             Self::CcWaitMs => "cc_wait_ms",
+            Self::CcGroup => "cc_group",
         }
     }
 
@@ -136,6 +140,7 @@ impl Setting {
             Self::CcShare => 0..=1 << 20,
             // No holder keeps a request for longer than 30 s.
             Self::CcWaitMs => 100..=30_000,
+            Self::CcGroup => 1..=64,
         }
     }
 
@@ -160,7 +165,8 @@ impl Setting {
             Self::OpenFiles => Self::OPEN_FILES_MAX,
             Self::IbNumRrpc => 128,
             Self::IbNumSrpc => 64,
-            Self::IbMtu | Self::IbGid | Self::IbSl | Self::IbQkey | Self::CcShare => 0,
+            Self::IbMtu | Self::IbGid | Self::IbSl | Self::IbQkey => 0,
+            Self::CcShare | Self::CcGroup => 0,
             Self::CcTimeoutMs => 200,
             Self::CcWaitMs => 5000,
         }
@@ -176,6 +182,7 @@ impl Setting {
         match self {
             Self::IbMtu => Some("that of the port"),
             Self::IbQkey => Some("a random one that each mount draws"),
+            Self::CcGroup => Some("that of its address"),
             _ => None,
         }
     }

@@ -20,7 +20,7 @@ DRIVERS: dict[str, Layers] = {
     "gfarm_ra": ("proto vfs", "cache net", "fs", "gfarm_ra"),
     "gfarm_ra/cache": ("admission counters in_flight inbox peer_timing peers place secret workers",
                        "endpoint message_pool owner resolvers", "membership responder", "chunk_read requester",
-                       "attached", "node"),
+                       "attached", "node", "view"),
     "gfarm_ra/net": ("content page_source place ring stats user_key", "setup", "call descriptors login", "gfsd",
                      "batch hosts link naming", "reader stream", "client"),
     "gfarm_ra/fs": ("attributes cached options state", "file inode", "name", "directory", "mount"),

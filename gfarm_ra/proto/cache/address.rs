@@ -39,6 +39,42 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// The part of the network that a node is in, such as a rack: nodes of one are near each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group(u8);
+
+impl Group {
+    /// The number of groups. One node of each may ask an owner at the same time, which has 128
+    /// receives.
+    pub const COUNT: usize = 64;
+
+    /// Takes a number; `None` if it is not 1 to 64.
+    pub const fn new(number: u8) -> Option<Self> {
+        match number {
+            1..=64 => Some(Self(number)),
+            _ => None,
+        }
+    }
+
+    /// Returns the number.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Returns the group of a port by its place in the network: by the network of its GID, which is
+    /// /24 of an IPv4 address, else /64, plus its block of 64 LIDs, as forwarding tables have them.
+    /// All GIDs of a subnet of InfiniBand have one network, and with RoCE there is no LID.
+    pub fn of_port(gid: [u8; 16], lid: u16) -> Self {
+        let network = match gid {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, _, _, net, _] => net,
+            [_, _, _, _, _, _, _, net, ..] => net,
+        };
+        let place = u16::from(network).wrapping_add(lid / 64) % Self::COUNT as u16;
+        // CAST: Below the number of groups.
+        Self(place as u8 + 1)
+    }
+}
+
 /// The maximum of a queue pair number: it has 24 bits.
 const QPN_MAX: u32 = 0x00ff_ffff;
 

@@ -13,7 +13,10 @@
 
 use super::{
     super::identity::ContentId,
-    address::NodeId,
+    address::{
+        Group,
+        NodeId, //
+    },
     count,
     excluded::{
         Excluded,
@@ -51,6 +54,8 @@ const FORGOTTEN_US: u64 = READ_US_MAX;
 pub struct Question<'a> {
     /// The node that asks.
     pub requester: NodeId,
+    /// The part of the network that it is in.
+    pub group: Group,
     /// The file and its content.
     pub file: ContentId,
     /// The chunk.
@@ -81,6 +86,7 @@ pub struct Direction {
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     node: NodeId,
+    group: Group,
     pages: PageSet,
     /// Its number in the entry: each holder that is noted has a larger one.
     order: u64,
@@ -131,11 +137,12 @@ impl Holder {
         }
     }
 
-    /// Orders holders that have equally many of the pages; the smallest is asked. One that is full
-    /// comes last, then the tree is filled from its root, and each holder of a level in turn.
-    fn rank(&self, now_us: u64) -> (bool, u8, u32, u64) {
-        let is_full = self.serving(now_us) >= FANOUT;
-        (is_full, self.depth(now_us), self.served, self.order)
+    /// Orders holders that have equally many of the pages, for a requester of a group; the smallest
+    /// is asked. Those of other groups come last, and of its own one that is full; then the tree is
+    /// filled from its root, and each holder of a level in turn.
+    fn rank(&self, group: Group, now_us: u64) -> (bool, bool, u8, u32, u64) {
+        let (is_far, is_full) = (self.group != group, self.serving(now_us) >= FANOUT);
+        (is_far, is_full, self.depth(now_us), self.served, self.order)
     }
 }
 
@@ -256,7 +263,7 @@ impl Entry {
                 Own::Wave(_, parent) => holder.order != parent || holder.is_done(now_us),
                 Own::Nothing | Own::Lost => true,
             };
-            let rank = (lacks, is_other, holder.rank(now_us));
+            let rank = (lacks, is_other, holder.rank(question.group, now_us));
             if reason.is_none() && best.is_none_or(|(other, _, _)| rank < other) {
                 best = Some((rank, holder.node, pages));
             }
@@ -326,6 +333,7 @@ impl Entry {
         }
         let holder = Holder {
             node,
+            group: question.group,
             pages,
             order,
             parent,

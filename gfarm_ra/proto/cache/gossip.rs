@@ -7,13 +7,14 @@
 //!   4  cursor     2    of a Hello: where the answer's list begins; of Members: where the next does
 //!   6  count      1    the number of records behind the sender's, at most 20
 //!   7  reserved   1    0
-//!   8  records   44    each: the sender's first
+//!   8  records   45    each: the sender's first
 //!
 //!   0  node       8    not 0
 //!   8  address   27    GID, LID, queue pair, key, service level
 //!  35  standing   1    0 alive, 1 suspected, 2 dead, 3 left
 //!  36  boot       4
 //!  40  incarnation 4
+//!  44  group      1    1 to 64
 //! ```
 
 use core::fmt;
@@ -21,6 +22,7 @@ use core::fmt;
 use super::{
     address::{
         Address,
+        Group,
         NodeId, //
     },
     peer::{
@@ -36,7 +38,7 @@ pub const RECORDS_MAX: usize = 20;
 const HEAD_LEN: usize = 8;
 
 /// The length of a record, in bytes.
-pub const RECORD_LEN: usize = 44;
+pub const RECORD_LEN: usize = 45;
 
 /// The maximum length of a body, in bytes.
 pub const BODY_LEN_MAX: usize = HEAD_LEN + RECORD_LEN * (RECORDS_MAX + 1);
@@ -50,7 +52,8 @@ pub enum Malformed {
     Count,
     /// The reserved byte is not 0.
     Reserved,
-    /// A record is of no node, of no address or of no standing, or the sender's is not its own.
+    /// A record is of no node, of no address, no standing or no group, or the sender's is not its
+    /// own.
     Record,
 }
 
@@ -73,6 +76,7 @@ impl Record {
         let parts = parts.chain([self.claim.standing as u8]);
         let parts = parts.chain(self.boot.to_le_bytes());
         let parts = parts.chain(self.claim.incarnation.to_le_bytes());
+        let parts = parts.chain([self.group.get()]);
         for (to, from) in bytes.iter_mut().zip(parts) {
             *to = from;
         }
@@ -84,7 +88,7 @@ impl Record {
         let (address, rest) = rest.split_first_chunk::<{ Address::LEN }>()?;
         let (standing, rest) = rest.split_first()?;
         let (boot, rest) = rest.split_first_chunk::<4>()?;
-        let incarnation = rest.first_chunk::<4>()?;
+        let (incarnation, rest) = rest.split_first_chunk::<4>()?;
         Some(Self {
             node: NodeId::new(u64::from_le_bytes(*node))?,
             address: Address::from_bytes(address)?,
@@ -93,6 +97,7 @@ impl Record {
                 incarnation: u32::from_le_bytes(*incarnation),
                 standing: Standing::from_raw(*standing)?,
             },
+            group: Group::new(*rest.first()?)?,
         })
     }
 }

@@ -18,7 +18,10 @@ mod forgotten;
 mod rankings;
 mod table;
 
-use core::ops::DerefMut;
+use core::{
+    iter,
+    ops::DerefMut, //
+};
 
 use ferro_proto::errno::Errno;
 
@@ -30,16 +33,17 @@ use self::{
 use super::{
     address::{
         Address,
+        Group,
         NodeId,
         Port, //
     },
     owner::{
         self,
         ChunkKey,
-        Owners, //
+        Owners,
+        Population, //
     },
     peer::{
-        Claim,
         Peer,
         Record,
         Standing, //
@@ -116,25 +120,21 @@ pub struct Members<S> {
     leaving: u8,
 }
 
+/// Returns the peers that live, and their groups.
+fn live<S: DerefMut<Target = [PeerPlace]>>(
+    table: &Table<S>,
+) -> impl Iterator<Item = (NodeId, Group)> + '_ {
+    let live = table.iter().filter(|peer| peer.is_live());
+    live.filter_map(|peer| Some((peer.node()?, peer.group()?)))
+}
+
 impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
-    /// Creates a table with the peers that have places. `random` spreads the rounds of nodes that
-    /// start together.
-    pub fn new(
-        me: NodeId,
-        address: Address,
-        boot: u32,
-        places: S,
-        now_us: u64,
-        random: u32,
-    ) -> Self {
+    /// Creates the table of a node that begins as `me`, with the peers that have places. `random`
+    /// spreads the rounds of nodes that start together.
+    pub fn new(me: Record, places: S, now_us: u64, random: u32) -> Self {
         let delay_us = u64::from(random) % ROUND_US;
         Self {
-            me: Record {
-                node: me,
-                address,
-                boot,
-                claim: Claim::FIRST,
-            },
+            me,
             table: Table::new(places),
             rankings: Rankings::new(),
             turn: 0,
@@ -174,6 +174,18 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         node == self.me.node || self.get(node).is_some_and(Peer::is_live)
     }
 
+    /// Returns the group of a node; one that is not known is in that of this node.
+    pub fn group_of(&self, node: NodeId) -> Group {
+        let group = self.get(node).and_then(Peer::group);
+        group.unwrap_or(self.me.group)
+    }
+
+    /// Returns how many nodes live, this one among them, of each group.
+    pub fn population(&mut self) -> Population {
+        let (me, table) = (self.me.group, &self.table);
+        self.rankings.renew(table.changes(), me, live(table))
+    }
+
     /// Returns the owners of a chunk for a requester, among this node and the live ones without
     /// those that are excluded: this node is not, and of others
     /// [`EXCLUDED_MAX`](super::excluded::EXCLUDED_MAX) at most. All nodes are looked at only for
@@ -184,21 +196,20 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         requester: NodeId,
         is_excluded: impl Fn(NodeId) -> bool,
     ) -> Owners {
-        let (me, table, rankings) = (self.me.node, &self.table, &mut self.rankings);
-        let live = || {
-            let live = table.iter().filter(|peer| peer.is_live());
-            live.filter_map(Peer::node)
-        };
-        rankings.renew(table.changes(), live());
-        let groups = owner::groups(rankings.live().saturating_add(1));
-        let is_out = |node| node != me && is_excluded(node);
-        let (near, root) = owner::hashes(chunk, requester, groups);
-        let mut first = |hash| rankings.of(hash, me, live()).first(is_out);
+        let group = self.group_of(requester);
+        let population = self.population();
+        let (me, table, rankings) = (&self.me, &self.table, &mut self.rankings);
+        let is_out = |node| node != me.node && is_excluded(node);
+        let (near, root) = owner::hashes(chunk, requester, owner::parts(population.of(group)));
+        let own = || iter::once((me.node, me.group)).chain(live(table));
+        let mut first = |hash, within| rankings.of(hash, within, own()).first(is_out);
         // There is one, as no more are excluded.
-        let root_node = first(root).unwrap_or(me);
-        let near_node = match near == root {
+        let root_node = first(root, None).unwrap_or(me.node);
+        let within = population.near(group);
+        let near_node = match near == root && within.is_none() {
             true => root_node,
-            false => first(near).unwrap_or(me),
+            // Of the group of another node all may be excluded.
+            false => first(near, within).unwrap_or(root_node),
         };
         Owners {
             near: near_node,

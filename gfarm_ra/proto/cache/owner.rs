@@ -6,13 +6,17 @@
 //! nodes with the same members agree without a word; a node that leaves gives each other one an
 //! equal share of its chunks, and no other chunk has a new owner.
 //!
-//! With many nodes a chunk has an owner for each group of requesters as well, by the same rule. It
-//! answers what it can, and sends the first of the group to the owner of all.
+//! A chunk has an owner in each group of nodes as well, by the same rule among these: its nodes ask
+//! it, so that pages come from near. It answers what it can, and sends the first of them to the
+//! owner of all. A group of many nodes has several such owners, each for a part of them.
 
 use core::mem;
 
 use super::{
-    address::NodeId,
+    address::{
+        Group,
+        NodeId, //
+    },
     excluded::EXCLUDED_MAX, //
 };
 
@@ -47,38 +51,77 @@ pub(super) const fn mixed(value: u64) -> u64 {
 /// all nodes may ask at once.
 const REQUESTERS: usize = 64;
 
-/// Returns the number of groups in which so many nodes ask for a chunk, a power of two.
-pub const fn groups(nodes: usize) -> u64 {
+/// Returns the number of parts in which so many nodes of a group ask for a chunk, a power of two.
+pub const fn parts(nodes: usize) -> u64 {
     // CAST: The number of nodes fits.
     let least = (nodes as u64).div_ceil(REQUESTERS as u64);
     match least.checked_next_power_of_two() {
-        Some(groups) => groups,
+        Some(parts) => parts,
         // There are never so many nodes.
         None => least,
+    }
+}
+
+/// The numbers of nodes that live, of each group.
+#[derive(Clone, Copy, Debug)]
+pub struct Population {
+    all: usize,
+    of: [u16; Group::COUNT],
+}
+
+impl Population {
+    /// No node.
+    pub const NONE: Self = Self {
+        all: 0,
+        of: [0; Group::COUNT],
+    };
+
+    fn place(group: Group) -> usize {
+        usize::from(group.get()).wrapping_sub(1)
+    }
+
+    /// Counts a node.
+    pub fn add(&mut self, group: Group) {
+        self.all = self.all.saturating_add(1);
+        if let Some(of) = self.of.get_mut(Self::place(group)) {
+            *of = of.saturating_add(1);
+        }
+    }
+
+    /// Returns the number of all nodes.
+    pub const fn all(&self) -> usize {
+        self.all
+    }
+
+    /// Returns the number of nodes of a group.
+    pub fn of(&self, group: Group) -> usize {
+        let of = self.of.get(Self::place(group));
+        of.copied().map_or(0, usize::from)
+    }
+
+    /// Returns the group among whose nodes a requester of it has its owner: `None` if all nodes are
+    /// of this group.
+    pub fn near(&self, group: Group) -> Option<Group> {
+        (self.of(group) != self.all).then_some(group)
     }
 }
 
 /// The owners of a chunk for one requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owners {
-    /// The node that the requester asks: each group of requesters has an owner of its own, so that
-    /// no node is asked by all. With one group it is the owner.
+    /// The node that the requester asks, of its group: each part of it has an owner of its own, so
+    /// that no node is asked by all. With one group of one part it is the owner.
     pub near: NodeId,
-    /// The node to which the owner of a group sends the requester for pages that no node of the
-    /// group has.
+    /// The node to which that one sends the requester for pages that no node of the part has.
     pub root: NodeId,
 }
 
-/// Returns the number that makes the order of nodes for a requester's group, and the one that makes
-/// that for all requesters. `groups` is a power of two, as [`groups`] returns it.
-pub const fn hashes(chunk: ChunkKey, requester: NodeId, groups: u64) -> (u64, u64) {
+/// Returns the number that makes the order of nodes for a requester's part of its group, and the
+/// one that makes that for all requesters. `parts` is a power of two, as [`parts`] returns it.
+pub const fn hashes(chunk: ChunkKey, requester: NodeId, parts: u64) -> (u64, u64) {
     let root = chunk.hash();
-    let group = mixed(requester.get()) & groups.wrapping_sub(1);
-    let near = if group == 0 {
-        root
-    } else {
-        mixed(root ^ group)
-    };
+    let part = mixed(requester.get()) & parts.wrapping_sub(1);
+    let near = if part == 0 { root } else { mixed(root ^ part) };
     (near, root)
 }
 

@@ -10,6 +10,7 @@
 use super::{
     address::{
         Address,
+        Group,
         NodeId, //
     },
     series::{
@@ -112,6 +113,8 @@ pub struct Record {
     pub boot: u32,
     /// The claim about its state.
     pub claim: Claim,
+    /// The part of the network that it is in, as it says itself.
+    pub group: Group,
 }
 
 /// The next action for a peer whose time has come.
@@ -160,6 +163,7 @@ struct Known {
     node: NodeId,
     boot: u32,
     claim: Claim,
+    group: Group,
     /// Whether it was only heard of: neither has it answered a probe, nor has a member vouched for
     /// it.
     is_candidate: bool,
@@ -193,6 +197,7 @@ impl Peer {
                 node: record.node,
                 boot: record.boot,
                 claim: record.claim,
+                group: record.group,
                 is_candidate,
             }),
             is_by_hand: false,
@@ -255,6 +260,11 @@ impl Peer {
         self.known.map(|known| known.node)
     }
 
+    /// Returns the part of the network that it is in, if that is known.
+    pub fn group(&self) -> Option<Group> {
+        self.known.map(|known| known.group)
+    }
+
     /// Returns whether it was registered by hand.
     pub const fn is_by_hand(&self) -> bool {
         self.is_by_hand
@@ -305,6 +315,7 @@ impl Peer {
             address: self.address,
             boot: known.boot,
             claim: known.claim,
+            group: known.group,
         })
     }
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   0  magic     4    "gfcc"
-//!   4  version   2    2
+//!   4  version   2    3
 //!   6  kind      2
 //!   8  from      8    the node that sends
 //!  16  to        8    the node that receives; 0 if the sender does not know its number
@@ -48,7 +48,7 @@ pub const HEAD_LEN: usize = size_of::<RawHead>();
 pub const CODE_LEN: usize = 8;
 
 const MAGIC: [u8; 4] = *b"gfcc";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

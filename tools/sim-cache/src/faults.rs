@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use proto::gfarm::cache::{
     address::{
         Address,
+        Group,
         NodeId, //
     },
     admission::Admission,
@@ -23,7 +24,6 @@ use proto::gfarm::cache::{
     },
     pages::PageSet,
     peer::{
-        Claim,
         Peer,
         Record, //
     },
@@ -118,10 +118,20 @@ impl World {
         let Some(address) = Address::new(gid, 0, 17, 111, 0) else {
             unreachable!("the address is a valid one");
         };
+        let known = if self.s.knows_groups {
+            self.s.groups
+        } else {
+            1
+        };
+        // CAST: At most 64.
+        let Some(group) = Group::new((index % known + 1) as u8) else {
+            unreachable!("the scenarios have at most 64 groups");
+        };
         let (plan, depth) = self.plan(index);
         Node {
             id,
             address,
+            group,
             alive: true,
             life: 0,
             is_slow: false,
@@ -179,13 +189,7 @@ impl World {
 
     /// Every node knows every other one.
     fn introduce_all(&mut self) {
-        let record = |node: &Node| Record {
-            node: node.id,
-            address: node.address,
-            boot: 1,
-            claim: Claim::FIRST,
-        };
-        let records: Vec<Record> = self.nodes.iter().map(record).collect();
+        let records: Vec<Record> = self.nodes.iter().map(Node::record).collect();
         for index in 0..self.nodes.len() {
             let others = records.iter().enumerate().filter(|(i, _)| *i != index);
             let mut places: Vec<PeerPlace> = others
@@ -215,8 +219,7 @@ impl World {
     fn join(&mut self, index: usize, places: Vec<PeerPlace>) {
         let (now_us, random) = (self.now_us(), self.rng.u32(..));
         let node = &mut self.nodes[index];
-        let members = Members::new(node.id, node.address, 1, places, now_us, random);
-        node.members = Some(members);
+        node.members = Some(Members::new(node.record(), places, now_us, random));
         self.poll(index);
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Tally {
     pub(crate) cuts: u64,
     /// Pages that other nodes have given.
     pub(crate) from_nodes: u64,
+    /// Bytes of pages that have left the sender's group.
+    pub(crate) far_bytes: u64,
     /// Fragments that found no receive with their key.
     pub(crate) late: u64,
     /// Datagrams with a wrong code, and those that came twice or of no member.
@@ -79,6 +81,8 @@ pub struct Outcome {
     pub busy: u64,
     /// The part of pages that came from other nodes.
     pub from_nodes: f64,
+    /// Bytes of pages that have left the group of the node that gave them, in lengths of the file.
+    pub far_files: f64,
     /// Fragments that found no receive with their key.
     pub late: u64,
     /// Datagrams with a wrong code.
@@ -137,6 +141,7 @@ impl Outcome {
             misses: tally.misses,
             busy: tally.busy,
             from_nodes: tally.from_nodes as f64 / tally.pages.max(1) as f64,
+            far_files: tally.far_bytes as f64 / file,
             late: tally.late,
             rejected: tally.rejected,
             discarded: tally.discarded,

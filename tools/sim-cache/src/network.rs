@@ -236,6 +236,9 @@ impl World {
     /// Sends pages to a data queue pair. Returns when the first fragment begins to arrive, and when
     /// the last one has.
     pub(crate) fn send_pages(&mut self, from: usize, to: usize, len: u64) -> (u64, u64) {
+        if from % self.s.groups != to % self.s.groups {
+            self.tally.far_bytes += len;
+        }
         let (out, into) = (self.rate(from), self.rate(to));
         let (out_ns, in_ns) = (len * US / out, len * US / into.min(out));
         let now_ns = self.now_ns;

@@ -11,6 +11,7 @@ use std::collections::{
 use proto::gfarm::cache::{
     address::{
         Address,
+        Group,
         NodeId, //
     },
     admission::{
@@ -26,6 +27,10 @@ use proto::gfarm::cache::{
         PeerPlace, //
     },
     pages::PageSet,
+    peer::{
+        Claim,
+        Record, //
+    },
     request::Request,
     rtt::Rtt,
     window::ReplayWindow, //
@@ -99,6 +104,7 @@ pub(crate) type Place = (u64, PageSet);
 pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) address: Address,
+    pub(crate) group: Group,
     pub(crate) alive: bool,
     /// Events of an earlier life are void.
     pub(crate) life: u32,
@@ -138,6 +144,17 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Returns what it tells of itself as it begins.
+    pub(crate) fn record(&self) -> Record {
+        Record {
+            node: self.id,
+            address: self.address,
+            boot: 1,
+            claim: Claim::FIRST,
+            group: self.group,
+        }
+    }
+
     /// Returns the pages of a generation that are in the cache.
     pub(crate) fn cached(&self, chunk: u64, gen: Generation) -> PageSet {
         let cached = self.cache.get(&chunk).filter(|cached| cached.gen == gen);

@@ -115,6 +115,7 @@ impl World {
         }
         let question = Question {
             requester: self.nodes[requester].id,
+            group: self.nodes[requester].group,
             file: wanted.id(),
             chunk: wanted.chunk(),
             pages: wanted.pages(),

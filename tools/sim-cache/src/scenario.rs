@@ -123,6 +123,10 @@ pub struct Scenario {
     /// The members are found, probed and told of by the messages of the cache; otherwise every node
     /// knows at once who lives.
     pub has_gossip: bool,
+    /// The parts of the network, such as racks: nodes are in each of them in turn.
+    pub groups: usize,
+    /// Whether the nodes know in which one each is.
+    pub knows_groups: bool,
     /// The rule that is left out.
     pub mutation: Option<Mutation>,
 }
@@ -163,6 +167,8 @@ impl Scenario {
             churn_ns: 0,
             rewrite_ns: 0,
             has_gossip: false,
+            groups: 1,
+            knows_groups: true,
             mutation: None,
         }
     }

@@ -32,6 +32,8 @@ pub enum Table {
     Pattern,
     /// Loss, dead and slow nodes, churn, a file that is replaced
     Fault,
+    /// Nodes in several parts of the network
+    Group,
     /// How nodes find each other and lose each other
     Members,
 }
@@ -62,6 +64,7 @@ impl Table {
             }
             Self::Pattern => "Other ways to read",
             Self::Fault => "What goes wrong",
+            Self::Group => "Pages that leave a group of nodes",
             Self::Members => "Nodes that find each other through one, and lose one",
         }
     }
@@ -83,6 +86,7 @@ impl Table {
             }
             Self::Pattern => pattern(storm),
             Self::Fault => fault(storm),
+            Self::Group => group(),
             Self::Members => Vec::new(),
         }
     }
@@ -170,6 +174,49 @@ fn fault(s: Scenario) -> Vec<Run> {
     ]
 }
 
+fn group() -> Vec<Run> {
+    let mut runs = Vec::new();
+    let mut add = |what: &str, scenario: Scenario| {
+        for (known, knows_groups) in [("not known", false), ("known", true)] {
+            let name = format!("{} groups, {known}{what}", scenario.groups);
+            let scenario = Scenario {
+                knows_groups,
+                ..scenario
+            };
+            runs.push(named(name, scenario));
+        }
+    };
+    let storm = |nodes, groups| Scenario {
+        groups,
+        ..Scenario::storm(nodes)
+    };
+    for (nodes, groups) in [(16, 2), (64, 4), (256, 8), (256, 64), (1000, 32)] {
+        add("", storm(nodes, groups));
+    }
+    let storm = storm(256, 8);
+    let run = |change: &dyn Fn(&mut Scenario)| {
+        let mut scenario = storm;
+        change(&mut scenario);
+        scenario
+    };
+    add(", 10 ms apart", run(&|s| s.stagger_ns = 10 * MS));
+    let random = run(&|s| s.pattern = Pattern::Random(200));
+    add(", random 64 KiB", random);
+    add(
+        ", every 4th 128 KiB",
+        run(&|s| s.pattern = Pattern::Strided(4)),
+    );
+    add(", 1 % lost", run(&|s| s.loss = 0.01));
+    add(", a tenth slow", run(&|s| s.slow = 0.1));
+    let dead = run(&|s| (s.dead, s.has_gossip) = (s.nodes / 10, true));
+    add(", a tenth dead", dead);
+    let churn = run(&|s| {
+        (s.churn_ns, s.stagger_ns, s.has_gossip) = (100 * MS, MS, true);
+    });
+    add(", one dies and one joins", churn);
+    runs
+}
+
 /// Returns the lines of [`Table::Members`], and whether all nodes have agreed.
 pub fn members(seed: u64) -> impl Iterator<Item = (String, bool)> {
     let runs = [16, 64, 256]
@@ -213,8 +260,8 @@ impl Row {
     pub const HEAD: &'static str = concat!(
         "| nodes | what | gfsd bytes / file | last reader, ms | read p50, ms | p99, ms ",
         "| slowest / mean reader | busiest node sent, files | busiest / mean ",
-        "| datagrams / page | timeouts |\n",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+        "| datagrams / page | timeouts | left groups, files |\n",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     );
 
     /// Makes the row of a run with a seed.
@@ -251,6 +298,8 @@ impl Row {
             ("misses", o.misses as f64),
             ("busy", o.busy as f64),
             ("from_nodes", o.from_nodes),
+            ("groups", s.groups as f64),
+            ("far_files", o.far_files),
             ("late", o.late as f64),
             ("rejected", o.rejected as f64),
             ("discarded", o.discarded as f64),
@@ -273,7 +322,7 @@ impl fmt::Display for Row {
         let (o, s) = (&self.outcome, &self.scenario);
         write!(
             f,
-            "| {} | {} | {:.2} | {:.0} | {:.2} | {:.1} | {:.2} | {:.1} | {:.1} | {:.3} | {} |",
+            "| {} | {} | {:.2} | {:.0} | {:.2} | {:.1} | {:.2} | {:.1} | {:.1} | {:.3} | {} | {:.0} |",
             s.nodes,
             self.name,
             o.gfsd_files,
@@ -285,6 +334,7 @@ impl fmt::Display for Row {
             o.hottest,
             o.datagrams_per_page,
             o.timeouts,
+            o.far_files,
         )?;
         if s.source == Source::FileServer {
             for (branches, by_chunks) in [(2, false), (2, true), (8, true)] {
@@ -292,7 +342,7 @@ impl fmt::Display for Row {
                 let what = if by_chunks { "chunks" } else { "whole files" };
                 write!(f, "\n| {} | tree of {branches}, {what} | 1.00 ", s.nodes)?;
                 let (last_ms, sent) = (t.last_ms, t.hottest_files);
-                write!(f, "| {last_ms:.0} | | | | {sent:.1} | | | |")?;
+                write!(f, "| {last_ms:.0} | | | | {sent:.1} | | | | |")?;
             }
         }
         Ok(())

@@ -10,12 +10,16 @@ use proto::gfarm::{
         Time, //
     },
     cache::{
-        address::NodeId,
+        address::{
+            Group,
+            NodeId, //
+        },
         fragment::FragmentLen,
         owner::{
-            groups,
             hashes,
+            parts,
             ChunkKey,
+            Population,
             Ranking, //
         },
         pages::PageSet,
@@ -224,15 +228,21 @@ impl World {
         if let Some(owners) = self.owners.get(&(chunk, requester)).filter(|_| !excludes) {
             return *owners;
         }
-        let first = |hash| {
+        let group = self.nodes[requester].group;
+        let mut population = Population::NONE;
+        let all = self.nodes.iter();
+        all.for_each(|node| population.add(node.group));
+        let first = |hash, within: Option<Group>| {
             let mut ranking = Ranking::new(hash);
-            self.nodes.iter().for_each(|node| ranking.offer(node.id));
-            ranking
-                .first(&is_excluded)
-                .map_or(node, |id| self.by_id[&id])
+            let all = self.nodes.iter();
+            let of = all.filter(|node| within.is_none_or(|within| within == node.group));
+            of.for_each(|node| ranking.offer(node.id));
+            let first = ranking.first(&is_excluded);
+            first.map(|id| self.by_id[&id])
         };
-        let (near, root) = hashes(key, id, groups(self.nodes.len()));
-        let owners = (first(near), first(root));
+        let (near, root) = hashes(key, id, parts(population.of(group)));
+        let root = first(root, None).unwrap_or(node);
+        let owners = (first(near, population.near(group)).unwrap_or(root), root);
         if !excludes {
             self.owners.insert((chunk, requester), owners);
         }

@@ -38,6 +38,29 @@ fn one_copy_leaves_the_file_servers() {
     }
 }
 
+/// Nodes that know which of them are near take pages from these: few copies enter a group.
+#[test]
+fn few_pages_leave_a_group() {
+    for (nodes, groups) in [(16, 2), (64, 4), (256, 8)] {
+        let s = Scenario {
+            groups,
+            ..Scenario::storm(nodes)
+        };
+        let without = sound(&Scenario {
+            knows_groups: false,
+            ..s
+        });
+        let with = sound(&s);
+        assert!(with.gfsd_files <= 1.1, "{nodes} nodes: {with:?}");
+        assert!(
+            with.far_files <= 1.1 * (groups - 1) as f64,
+            "{nodes} nodes: {with:?}"
+        );
+        assert!(with.far_files < without.far_files / 4.0, "{without:?}");
+        assert!(with.last_ms < 1.1 * without.last_ms, "{with:?}");
+    }
+}
+
 #[test]
 fn without_the_cache_each_reads_a_copy() {
     let nodes = 16;

@@ -311,13 +311,14 @@ def bodies(liar: Liar) -> Counts:
     for kind, body in ((REQUEST, b""), (REQUEST, request[:-1]), (REQUEST, request + b"\0"), (HAVE, bytes(67)),
                        (HAVE, bytes(68)), (HAVE, bytes(69)), (HELLO, b""), (HELLO, wire.gossip(1, me)[:-1]),
                        (HELLO, wire.gossip(1, me) + b"\0"), (HELLO, wire.gossip(1, me, count=1)),
-                       (HELLO, wire.gossip(1, me, (me,) * 21)), (HELLO, wire.gossip(1, me, reserved=1)),
+                       (HELLO, wire.gossip(1, me, (me,) * 20, count=21)), (HELLO, wire.gossip(1, me, reserved=1)),
                        (HELLO, wire.gossip(1, Record(me.node, me.gid, 1, QKEY, 0))),
                        (HELLO, wire.gossip(1, Record(me.node, bytes(16), me.qpn, QKEY, 0))),
                        (HELLO, wire.gossip(1, Record(me.node, me.gid, me.qpn, QKEY, 0, 4))),
+                       *((HELLO, wire.gossip(1, Record(me.node, me.gid, me.qpn, QKEY, 0, group=at))) for at in (0, 65)),
                        (HELLO, wire.gossip(1, Record(me.node ^ 2, me.gid, me.qpn, QKEY, 0)))):
         liar.send(liar.sealed(kind, body))
-    return {"dropped_body": 16}
+    return {"dropped_body": 18}
 
 
 def news(liar: Liar) -> Counts:

@@ -59,7 +59,7 @@ class Head:
     to: int
     sequence: int
     magic: bytes = b"gfcc"
-    version: int = 2
+    version: int = 3
 
 
 def seal(head: Head, body: bytes, key: bytes) -> bytes:
@@ -163,11 +163,12 @@ class Record:
     boot: int
     standing: int = 0
     incarnation: int = 0
+    group: int = 1
 
     def packed(self) -> bytes:
         """Its bytes."""
-        return struct.pack("<Q16sHIIBBII", self.node, self.gid, 0, self.qpn, self.qkey, 0, self.standing, self.boot,
-                           self.incarnation)
+        return struct.pack("<Q16sHIIBBIIB", self.node, self.gid, 0, self.qpn, self.qkey, 0, self.standing,
+                           self.boot, self.incarnation, self.group)
 
 
 def notice(of: Request, chunk: int, pages: int) -> bytes:
@@ -185,8 +186,8 @@ def gossip(nonce: int, sender: Record, others: tuple[Record, ...] = (), count: i
 def gossiped(body: bytes) -> tuple[int, Record]:
     """The number and the sender of a Hello or of Members."""
     nonce, = struct.unpack_from("<I", body)
-    node, gid, _lid, qpn, qkey, _sl, standing, boot, incarnation = struct.unpack_from("<Q16sHIIBBII", body, 8)
-    return nonce, Record(node, gid, qpn, qkey, boot, standing, incarnation)
+    node, gid, _lid, qpn, qkey, _sl, *rest = struct.unpack_from("<Q16sHIIBBIIB", body, 8)
+    return nonce, Record(node, gid, qpn, qkey, rest[1], rest[0], *rest[2:])
 
 
 def address_of(line: str) -> tuple[bytes, int, int]:

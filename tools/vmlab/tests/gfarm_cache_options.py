@@ -36,6 +36,7 @@ REFUSED = {
     f"{CC_KEY},ib_devname={'x' * 32}": "is not a device's name of up to 31 bytes",
     f"{CC_KEY},cc_timeout_ms=49": "cc_timeout_ms=49 is not in 50..=2000",
     f"{CC_KEY},cc_wait_ms=30001": "cc_wait_ms=30001 is not in 100..=30000",
+    f"{CC_KEY},cc_group=65": "cc_group=65 is not in 1..=64, nor 0 for that of its address",
     f"{CC_KEY},cc_share=1048577": "cc_share=1048577 is not in 0..=1048576",
 }
 # What the device cannot.
@@ -75,12 +76,14 @@ def test_options_are_in_force_and_shown(vm: Lab) -> None:
     servers = gfarm_mount.start(vm)
     put_random(servers, "many", 8 << 20)
     given = ["ib_devname=rxe0", "ib_port=1", "ib_sl=3", "ib_qkey=4711", "ib_num_rrpc=9", "ib_num_srpc=3", "ib_mtu=512",
-             "cc_timeout_ms=80", "cc_wait_ms=700", "cc_share=5"]
+             "cc_timeout_ms=80", "cc_wait_ms=700", "cc_share=5", "cc_group=9"]
     with gfarm_node.node(servers) as mount:
         shown = mount.options
         ok("cc=on" in shown and not any(word.startswith(("ib_", "cc_")) for word in shown), f"{shown}")
         matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=\d+ sl=0 gid=::ffff:10\.")
         first = mount.address.split("qkey=")[1].split()[0]
+        network = int(mount.address.rpartition(".")[0].rpartition(".")[2])
+        matches(mount.machine.read(f"{mount.folder}/status"), rf"(?m)^group {network % 64 + 1}: 1 of 1 nodes$")
     with gfarm_node.node(servers) as mount:
         ok(f"qkey={first} " not in mount.address, f"the key of the mount before: {mount.address}")
     link_local = _gid(vm.server, "fe80")
@@ -89,6 +92,7 @@ def test_options_are_in_force_and_shown(vm: Lab) -> None:
         for word in ("cc=on", f"ib_gid={link_local}", *given):
             ok(word in shown, f"{word} is not in {shown}")
         matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=4711 sl=3 gid=fe80::")
+        matches(mount.machine.read(f"{mount.folder}/status"), r"(?m)^group 9: 1 of 1 nodes$")
         eq(queue_pairs(vm.server), 1 + 1 + 1, "queue pairs: for messages, to send by, and to receive by")
         # Others are made when they are needed, and no more than the option says.
         vm.server.run(f"for n in $(seq 0 7); do dd if={AT}/many of=/dev/null bs=1M count=1 skip=$n iflag=direct "

@@ -4,8 +4,14 @@
 //! same ones, and not all nodes are looked at for each question.
 
 use super::super::{
-    address::NodeId,
-    owner::Ranking, //
+    address::{
+        Group,
+        NodeId, //
+    },
+    owner::{
+        Population,
+        Ranking, //
+    },
 };
 
 /// The number of rankings that are kept: of the chunks that a file is read from at a time, by a
@@ -17,9 +23,9 @@ const RANKINGS: usize = 16;
 pub(super) struct Rankings {
     /// The number of the changes among live nodes that they are of.
     changes: u64,
-    /// The number of nodes that live, beside this one.
-    live: usize,
-    places: [Option<Ranking>; RANKINGS],
+    population: Population,
+    /// Each is of the nodes of a group, or of all.
+    places: [Option<(Option<Group>, Ranking)>; RANKINGS],
     /// The nodes that were looked at so far.
     looks: u64,
 }
@@ -29,51 +35,57 @@ impl Rankings {
     pub(super) const fn new() -> Self {
         Self {
             changes: 0,
-            live: 0,
+            population: Population::NONE,
             places: [None; RANKINGS],
             looks: 0,
         }
     }
 
-    /// Forgets all that are older than the last change. `live` are the nodes of now.
-    pub(super) fn renew(&mut self, changes: u64, live: impl Iterator<Item = NodeId>) {
-        if self.changes == changes {
-            return;
+    /// Forgets all that are older than the last change. `live` are the nodes of now, beside this
+    /// one, which is in the group `me`. Returns how many there are.
+    pub(super) fn renew(
+        &mut self,
+        changes: u64,
+        me: Group,
+        live: impl Iterator<Item = (NodeId, Group)>,
+    ) -> Population {
+        if self.changes != changes {
+            (self.changes, self.population) = (changes, Population::NONE);
+            self.places = [None; RANKINGS];
+            self.population.add(me);
+            for (_, group) in live {
+                self.population.add(group);
+                self.looks = self.looks.saturating_add(1);
+            }
         }
-        (self.changes, self.live) = (changes, 0);
-        self.places = [None; RANKINGS];
-        for _ in live {
-            self.live = self.live.saturating_add(1);
-            self.looks = self.looks.saturating_add(1);
-        }
+        self.population
     }
 
-    /// Returns how many nodes live, beside this one.
-    pub(super) const fn live(&self) -> usize {
-        self.live
-    }
-
-    /// Returns the ranking of `me` and the nodes that live, in the order that `hash` makes.
+    /// Returns the ranking of the nodes that live, of one group or of all, in the order that `hash`
+    /// makes.
     pub(super) fn of(
         &mut self,
         hash: u64,
-        me: NodeId,
-        live: impl Iterator<Item = NodeId>,
+        within: Option<Group>,
+        live: impl Iterator<Item = (NodeId, Group)>,
     ) -> Ranking {
+        let spread = within.map_or(0, |group| u64::from(group.get()));
         // CAST: Below the number of places.
-        let place = (hash % RANKINGS as u64) as usize;
+        let place = (hash.wrapping_add(spread) % RANKINGS as u64) as usize;
         let known = self.places.get(place).copied().flatten();
-        if let Some(known) = known.filter(|known| known.hash() == hash) {
+        let known = known.filter(|(of, known)| *of == within && known.hash() == hash);
+        if let Some((_, known)) = known {
             return known;
         }
         let mut ranking = Ranking::new(hash);
-        ranking.offer(me);
-        for node in live {
-            ranking.offer(node);
+        for (node, group) in live {
+            if within.is_none_or(|within| within == group) {
+                ranking.offer(node);
+            }
             self.looks = self.looks.saturating_add(1);
         }
         if let Some(place) = self.places.get_mut(place) {
-            *place = Some(ranking);
+            *place = Some((within, ranking));
         }
         ranking
     }

@@ -5,6 +5,7 @@
 use proto::gfarm::cache::address::{
     random_qkey,
     Address,
+    Group,
     NodeId,
     Port, //
 };
@@ -111,4 +112,42 @@ fn no_node_has_the_number_0() {
     assert_eq!(NodeId::new(0), None);
     assert_eq!(NodeId::new(255).unwrap().get(), 255);
     assert_eq!(NodeId::new(255).unwrap().to_string(), "00000000000000ff");
+}
+
+#[test]
+fn a_group_is_a_place_in_the_network() {
+    let ip = |a, b, c, d| {
+        let mut gid = [0; 16];
+        gid[10..].copy_from_slice(&[0xff, 0xff, a, b, c, d]);
+        gid
+    };
+    let net = |subnet: u8| {
+        let mut gid = gid(9);
+        (gid[0], gid[1], gid[7]) = (0xfd, 0, subnet);
+        gid
+    };
+    for (gid, lid, number) in [
+        // RoCE: by /24 of IPv4, by /64 of IPv6; link-local addresses tell nothing.
+        (ip(10, 0, 3, 7), 0, 4),
+        (ip(10, 0, 3, 200), 0, 4),
+        (ip(10, 0, 4, 7), 0, 5),
+        (ip(10, 0, 67, 7), 0, 4),
+        (net(0), 0, 1),
+        (net(12), 0, 13),
+        (gid(1), 0, 1),
+        (gid(2), 0, 1),
+        // InfiniBand: by 64 LIDs, in a subnet with a prefix of its own as well.
+        (gid(1), 1, 1),
+        (gid(1), 63, 1),
+        (gid(1), 64, 2),
+        ([0; 16], 64, 2),
+        (net(3), 128, 6),
+        (net(255), 0xbfff, 63),
+    ] {
+        let group = Group::of_port(gid, lid);
+        assert_eq!(group.get(), number, "{gid:?} {lid}");
+        assert_eq!(Group::new(number), Some(group));
+    }
+    assert_eq!([0, 65, 255].map(Group::new), [None; 3]);
+    assert_eq!(Group::new(64).map(Group::get), Some(64));
 }

@@ -14,7 +14,10 @@ use proto::gfarm::{
         Time, //
     },
     cache::{
-        address::NodeId,
+        address::{
+            Group,
+            NodeId, //
+        },
         directory::{
             Direction,
             Directory,
@@ -102,6 +105,7 @@ impl Owner {
 fn question(requester: u64, pages: PageSet, excluded: &Excluded) -> Question<'_> {
     Question {
         requester: node(requester),
+        group: Group::new(1).unwrap(),
         file: FILE,
         chunk: 0,
         pages,
@@ -167,6 +171,30 @@ fn no_node_serves_more_at_a_time_than_the_fan_out() {
     owner.done(1, all());
     let next = [owner.whole(51, 51), owner.whole(52, 52)];
     assert!(next.contains(&Some(0)) || next.contains(&Some(1)));
+}
+
+/// Of holders of the same pages one of the requester's group is asked, whatever it has to do.
+#[test]
+fn a_holder_that_is_near_is_asked_first() {
+    let (mut owner, none) = (Owner::new(), Excluded::NONE);
+    let mut ask = |requester, group| {
+        let question = Question {
+            group: Group::new(group).unwrap(),
+            ..question(requester, all(), &none)
+        };
+        let from = owner.ask(&question, requester).from;
+        from.map(|(node, _)| node.get() - 1)
+    };
+    assert_eq!(ask(0, 1), None);
+    assert_eq!(ask(1, 2), Some(0), "the first of its group");
+    assert_eq!(ask(2, 3), Some(0));
+    // Node 1 is deeper, and node 0 is full by then.
+    assert_eq!(ask(3, 2), Some(1));
+    assert_eq!(ask(4, 1), Some(0), "the only one of its group");
+    let (fourth, fifth) = (ask(5, 2), ask(6, 2));
+    assert_eq!((fourth, fifth), (Some(1), Some(3)));
+    // Who has no one near is served by who is the nearest to a file server, as without groups.
+    assert_eq!(ask(7, 4), Some(2));
 }
 
 #[test]

@@ -4,7 +4,10 @@
 
 use proptest::prelude::*;
 use proto::gfarm::cache::{
-    address::NodeId,
+    address::{
+        Group,
+        NodeId, //
+    },
     gossip::{
         Gossip,
         GossipWriter,
@@ -36,6 +39,7 @@ fn record(n: u8) -> Record {
             incarnation: 0x0102_0304,
             standing: Standing::Suspect,
         },
+        group: Group::new(n + 40).unwrap(),
     }
 }
 
@@ -59,7 +63,7 @@ fn the_body_is_as_it_is_written_down() {
         expected.extend([n, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n]);
         expected.extend([0, 0, 17, 0, 0, 0, 111, 0, 0, 0, 0]);
-        expected.extend([1, 0x0d, 0x0c, 0x0b, 0x0a, 4, 3, 2, 1]);
+        expected.extend([1, 0x0d, 0x0c, 0x0b, 0x0a, 4, 3, 2, 1, n + 40]);
     }
     assert_eq!(body(1), expected);
     let gossip = Gossip::parse(&expected, record(1).node).unwrap();
@@ -105,6 +109,9 @@ fn each_rule_is_checked() {
         assert_eq!(with(at + 30, 0), Err(Malformed::Record), "key 0");
         assert_eq!(with(at + 34, 16), Err(Malformed::Record), "service level");
         assert_eq!(with(at + 35, 4), Err(Malformed::Record), "standing");
+        assert_eq!(with(at + 44, 0), Err(Malformed::Record), "no group");
+        assert_eq!(with(at + 44, 65), Err(Malformed::Record), "group");
+        assert_eq!(with(at + 44, 64), Ok(3), "the last group");
     }
     assert_eq!(
         with(8, 5),

@@ -11,6 +11,7 @@ use ferro_proto::errno::Errno;
 use proto::gfarm::cache::{
     address::{
         Address,
+        Group,
         NodeId,
         Port, //
     },
@@ -38,6 +39,9 @@ use super::address::{
     gid, //
 };
 
+/// The number of groups in which the nodes are in turn.
+const GROUPS: u8 = 3;
+
 type Table = Members<Vec<PeerPlace>>;
 
 fn node(n: u8) -> NodeId {
@@ -50,19 +54,21 @@ fn record(n: u8, claim: Claim) -> Record {
         address: address(n),
         boot: n.into(),
         claim,
+        group: group(1),
     }
+}
+
+fn group(number: u8) -> Group {
+    Group::new(number).unwrap()
 }
 
 fn table(n: u8, places: usize) -> Table {
     let places = vec![PeerPlace::EMPTY; places];
-    Members::new(
-        node(n),
-        address(n),
-        n.into(),
-        places,
-        0,
-        u32::from(n) * 7919,
-    )
+    let me = Record {
+        group: group(n % GROUPS + 1),
+        ..record(n, Claim::FIRST)
+    };
+    Members::new(me, places, 0, u32::from(n) * 7919)
 }
 
 /// Nodes with a clock that they have in common.
@@ -269,14 +275,13 @@ fn a_remount_replaces_the_last_one() {
     let mut net = joined(10, 0);
     // The machine was restarted: another number, the same port, another queue pair.
     let place = Address::new(gid(5), 0, 99, 111, 0).unwrap();
-    let mut again = Members::new(
-        node(77),
-        place,
-        1234,
-        vec![PeerPlace::EMPTY; 100],
-        net.now_us,
-        1,
-    );
+    let me = Record {
+        node: node(77),
+        address: place,
+        boot: 1234,
+        ..record(5, Claim::FIRST)
+    };
+    let mut again = Members::new(me, vec![PeerPlace::EMPTY; 100], net.now_us, 1);
     again.add(address(0), net.now_us).unwrap();
     net.nodes[5] = Some(again);
     for turn in 0..100 {

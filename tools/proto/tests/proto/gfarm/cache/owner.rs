@@ -5,13 +5,17 @@
 use std::collections::BTreeMap;
 
 use proto::gfarm::cache::{
-    address::NodeId,
+    address::{
+        Group,
+        NodeId, //
+    },
     excluded::EXCLUDED_MAX,
     owner::{
-        groups,
         hashes,
+        parts,
         ChunkKey,
         Owners,
+        Population,
         Ranking, //
     },
 };
@@ -36,7 +40,7 @@ fn ranking(hash: u64, nodes: &[NodeId]) -> Ranking {
 
 fn owners(nodes: &[NodeId], chunk: u64, requester: NodeId) -> Owners {
     let key = ChunkKey::new(42, chunk);
-    let (near, root) = hashes(key, requester, groups(nodes.len()));
+    let (near, root) = hashes(key, requester, parts(nodes.len()));
     let first = |hash| ranking(hash, nodes).first(|_| false).unwrap();
     Owners {
         near: first(near),
@@ -92,7 +96,7 @@ fn who_leaves_takes_only_its_own_chunks_along() {
 #[test]
 fn few_nodes_have_one_owner() {
     assert_eq!(
-        [0, 1, 64, 65, 128, 129, 1000, 4096].map(groups),
+        [0, 1, 64, 65, 128, 129, 1000, 4096].map(parts),
         [1, 1, 1, 2, 2, 4, 16, 64]
     );
     for count in [1, 2, 64] {
@@ -139,4 +143,19 @@ fn the_owner_is_the_first_that_is_not_excluded() {
         assert_eq!(bad.len(), EXCLUDED_MAX + 1);
         all.rotate_left(1);
     }
+}
+
+#[test]
+fn nodes_are_counted_by_group() {
+    let group = |number| Group::new(number).unwrap();
+    let mut population = Population::NONE;
+    assert_eq!((population.all(), population.of(group(1))), (0, 0));
+    population.add(group(64));
+    population.add(group(64));
+    // All are of one group: then it is that of all, and nothing is different with groups.
+    assert_eq!(population.near(group(64)), None);
+    population.add(group(1));
+    assert_eq!(population.all(), 3);
+    assert_eq!([1, 2, 64].map(|n| population.of(group(n))), [1, 0, 2]);
+    assert_eq!(population.near(group(64)), Some(group(64)));
 }

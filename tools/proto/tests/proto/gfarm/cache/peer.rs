@@ -3,7 +3,10 @@
 //! What is known of one other node.
 
 use proto::gfarm::cache::{
-    address::NodeId,
+    address::{
+        Group,
+        NodeId, //
+    },
     peer::{
         Claim,
         Due,
@@ -38,6 +41,7 @@ fn record(claim: Claim) -> Record {
         address: address(5),
         boot: 1,
         claim,
+        group: Group::new(7).unwrap(),
     }
 }
 

@@ -46,7 +46,7 @@ use super::message::{
 
 /// A request as written by hand, and its code as another implementation of the hash has it.
 pub(super) const GOLDEN: &str = "
-    6766636302000100 1111111111111111
+    6766636303000100 1111111111111111
     2222222222222222 0700000000000000
     eeffc00000000000 3930000000000000
     0500000000000000 cdab896700000000
@@ -56,7 +56,7 @@ pub(super) const GOLDEN: &str = "
     0000008033333333 3333333344444444
     4444444400000000 0000000000000000
     0000000034120000 f0debc7a02010004
-    0200c80001020000 ee9f40d5f9999a78";
+    0200c80001020000 066209ebb6cd0b94";
 
 fn request() -> Request {
     let fragment_len = FragmentLen::new(1024).unwrap();

@@ -3,6 +3,7 @@
 //! Which requests are served: the order of the checks, and what each of them refuses.
 
 use proto::gfarm::cache::{
+    address::Group,
     excluded::Excluded,
     fragment::FragmentLen,
     members::{
@@ -89,15 +90,19 @@ const QPN: u32 = 17;
 fn table(is_known: bool) -> Table {
     let mut place = PeerPlace::EMPTY;
     if is_known {
-        let record = Record {
-            node: node(1),
-            address: address(1),
-            boot: 1,
-            claim: Claim::FIRST,
-        };
-        place = PeerPlace::of(Some(Peer::heard_of(&record, false, 1, 0)));
+        place = PeerPlace::of(Some(Peer::heard_of(&record(1), false, 1, 0)));
     }
-    Members::new(node(2), address(2), 2, vec![place], 0, 0)
+    Members::new(record(2), vec![place], 0, 0)
+}
+
+fn record(n: u8) -> Record {
+    Record {
+        node: node(n.into()),
+        address: address(n),
+        boot: n.into(),
+        claim: Claim::FIRST,
+        group: Group::new(1).unwrap(),
+    }
 }
 
 type Table = Members<Vec<PeerPlace>>;

@@ -2,9 +2,12 @@
 
 //! The owners that a table of members knows.
 
+use std::collections::HashSet;
+
 use proto::gfarm::cache::{
     address::{
         Address,
+        Group,
         NodeId, //
     },
     members::{
@@ -12,8 +15,8 @@ use proto::gfarm::cache::{
         PeerPlace, //
     },
     owner::{
-        groups,
         hashes,
+        parts,
         ChunkKey,
         Owners,
         Ranking, //
@@ -31,10 +34,13 @@ use super::{
         address,
         gid, //
     },
+    group,
     joined,
     node,
+    record,
     Net,
-    Table, //
+    Table,
+    GROUPS, //
 };
 
 /// The owners by the rule itself, with a look at each node.
@@ -45,19 +51,51 @@ fn owners_of(
     is_excluded: impl Fn(NodeId) -> bool,
 ) -> Owners {
     let live = table.peers().filter(|peer| peer.is_live());
-    let live: Vec<NodeId> = live.filter_map(|peer| peer.node()).collect();
-    let mut left: Vec<NodeId> = live.iter().copied().filter(|n| !is_excluded(*n)).collect();
-    left.push(table.me().node);
-    let (near, root) = hashes(key, requester, groups(live.len() + 1));
-    let first = |hash| {
+    let mut live: Vec<(NodeId, Group)> = live
+        .filter_map(|peer| Some((peer.node()?, peer.group()?)))
+        .collect();
+    let me = (table.me().node, table.me().group);
+    live.push(me);
+    // Of a node that is not known any more it is that of the one that looks.
+    let group = table.peers().find(|peer| peer.node() == Some(requester));
+    let group = group.and_then(|peer| peer.group()).unwrap_or(me.1);
+    let left = |(node, _): &&(NodeId, Group)| *node == me.0 || !is_excluded(*node);
+    let of_group = live.iter().filter(|(_, of)| *of == group);
+    let (near, root) = hashes(key, requester, parts(of_group.clone().count()));
+    let first = |hash, nodes: &mut dyn Iterator<Item = &(NodeId, Group)>| {
         let mut ranking = Ranking::new(hash);
-        left.iter().for_each(|node| ranking.offer(*node));
-        ranking.first(|_| false).unwrap()
+        nodes.for_each(|(node, _)| ranking.offer(*node));
+        ranking.first(|_| false)
     };
-    Owners {
-        near: first(near),
-        root: first(root),
+    let root = first(root, &mut live.iter().filter(left)).unwrap();
+    let near = first(near, &mut of_group.filter(left)).unwrap_or(root);
+    Owners { near, root }
+}
+
+/// All nodes tell the same owners of a chunk for a node, and it asks one of its own group.
+#[test]
+fn nodes_of_a_group_agree_on_an_owner_of_it() {
+    let mut net = joined(20, 0);
+    let (mut near, mut roots) = (HashSet::new(), HashSet::new());
+    for chunk in 0..50 {
+        let key = ChunkKey::new(5, chunk);
+        for requester in 0..20 {
+            let mut tables: Vec<&mut Table> = net.nodes.iter_mut().flatten().collect();
+            let asked = usize::from(requester);
+            let owners = tables[asked].owners(key, node(requester), |_| false);
+            for table in &mut tables {
+                let others = table.owners(key, node(requester), |_| false);
+                assert_eq!(others, owners, "chunk {chunk} for {requester}");
+            }
+            let group = group(requester % GROUPS + 1);
+            assert_eq!(tables[asked].group_of(owners.near), group);
+            assert_eq!(tables[0].group_of(node(requester)), group);
+            near.insert((chunk, group.get(), owners.near));
+            roots.insert((chunk, owners.root));
+        }
     }
+    assert_eq!(near.len(), 50 * usize::from(GROUPS), "one for each group");
+    assert_eq!(roots.len(), 50, "one for all");
 }
 
 #[test]
@@ -132,10 +170,11 @@ fn few_nodes_are_looked_at_for_owners() {
             address: Address::new(gid, 0, 17, 1, 0).unwrap(),
             boot: 1,
             claim: Claim::FIRST,
+            group: group(1),
         };
         *place = PeerPlace::of(Some(Peer::heard_of(&record, false, 1, 0)));
     }
-    let mut table = Members::new(node(0), address(0), 0, places, 0, 0);
+    let mut table = Members::new(record(0, Claim::FIRST), places, 0, 0);
     let ask = |table: &mut Table, requester: u64| {
         let requester = NodeId::new(1_000_000 + requester).unwrap();
         let key = ChunkKey::new(77, 3);
@@ -150,21 +189,21 @@ fn few_nodes_are_looked_at_for_owners() {
     for requester in &mine {
         ask(&mut table, *requester);
     }
-    // Who lives, who is best for the group, and who for all.
-    assert_eq!(table.looks(), 3 * NODES);
+    // Who lives, who is best for the group, and who for all: of these this node is one.
+    assert_eq!(table.looks(), 3 * NODES + 2);
     for requester in &mine {
         table.gave(NodeId::new(1_000_000 + requester).unwrap(), 1);
         table.next_sequence(NodeId::new(1_000_000 + requester), 0);
         ask(&mut table, *requester);
     }
-    assert_eq!(table.looks(), 3 * NODES);
+    assert_eq!(table.looks(), 3 * NODES + 2);
     let first = table.peers().next().unwrap().address();
     table.remove(first).unwrap();
     ask(&mut table, mine[0]);
-    assert_eq!(table.looks(), 3 * NODES + 3 * (NODES - 1));
+    assert_eq!(table.looks(), 3 * (2 * NODES - 1) + 4);
 }
 
 fn hashes_of(requester: u64) -> (u64, u64) {
     let requester = NodeId::new(1_000_000 + requester).unwrap();
-    hashes(ChunkKey::new(77, 3), requester, groups(4_001))
+    hashes(ChunkKey::new(77, 3), requester, parts(4_001))
 }
