@@ -52,10 +52,12 @@ def acquaint(found: Sequence[Node]) -> None:
 
 
 @contextmanager
-def nodes(servers: Gfarm, count: int, options: str = "") -> Iterator[list[Node]]:
-    """Nodes that all know each other, for the body."""
+def nodes(servers: Gfarm, count: int, options: str = "", groups: int = 0) -> Iterator[list[Node]]:
+    """Nodes that all know each other, in groups of the network in turn if there are any, for the body."""
     with ExitStack() as stack:
-        found = [stack.enter_context(gfarm_node.node(servers, options, f"{AT}{number}")) for number in range(count)]
+        found = [stack.enter_context(gfarm_node.node(
+            servers, f"cc_group={number % groups + 1}" if groups else options, f"{AT}{number}"))
+            for number in range(count)]
         acquaint(found)
         yield found
 
@@ -104,6 +106,12 @@ def copies(found: Sequence[Node], size: int) -> float:
     return sum(node.stats()["gfsd_bytes"] for node in found) / size
 
 
+def between(found: Sequence[Node], groups: int) -> int:
+    """How many pages nodes of a machine have had from nodes of another group."""
+    place = {node.address: number % groups for number, node in enumerate(found)}
+    return sum(pages for node in found for peer, pages in node.pages().items() if place[peer] != place[node.address])
+
+
 def report(what: str, found: Sequence[Node], size: int, said: list[dict[str, Any]], most: float) -> None:
     """Prints a line of figures; no more than `most` copies may have left the file servers. On a busy host nodes are
     silent for too long now and then, and others read from the file server instead."""
@@ -115,15 +123,19 @@ def report(what: str, found: Sequence[Node], size: int, said: list[dict[str, Any
 
 @needs(machines=1, timeout=400, tier=tier.LONG)
 def test_readers_that_start_together_take_one_copy(vm: Lab) -> None:
-    """1, 2, 4 and 8 nodes read a file at once: each byte is right, and about one copy leaves the file server."""
+    """1, 2, 4 and 8 nodes read a file at once: each byte is right, and about one copy leaves the file server. Of 8 in
+    two groups those of each take pages from each other: about one copy more goes from group to group."""
     servers = gfarm_mount.start(vm)
     size = 8 * MIB + 4097
     digest = put(servers, "together", size)
-    for count in (1, 2, 4, 8):
-        with nodes(servers, count) as found:
+    for count, groups in ((1, 1), (2, 1), (4, 1), (8, 2)):
+        with nodes(servers, count, groups=groups) as found:
             said = read(found, "together", "sequential")
             eq({row["sha256"] for row in said}, {digest}, f"{count} nodes")
             report(f"{count} nodes", found, size, said, ONE_COPY)
+            far = between(found, groups) * 4096 / size
+            print(f"# {count} nodes in {groups} groups: {far:.2f} copies from group to group", flush=True)
+            in_time(far <= TWO_COPIES, f"{far:.2f} copies went from group to group")
 
 
 @pytest.mark.parametrize(("way", "title"), [
