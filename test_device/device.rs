@@ -12,6 +12,7 @@ mod mr;
 mod network;
 mod provider;
 mod qp;
+mod send_work;
 mod sysfs;
 
 pub(crate) use self::{

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counts;
+pub mod fabric;
 pub mod fault;
 pub mod gather;
 pub mod key;

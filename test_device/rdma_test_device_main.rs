@@ -6,6 +6,10 @@
 //! limits that further parameters set. Built with the other modules, used by the tests in virtual
 //! machines, not installed.
 //!
+//! With `infiniband=N` it adds N devices, from `testdev0` on, each with a port of one subnet of
+//! InfiniBand, and no network device. What a subnet manager would give them is set by a write to
+//! `/sys/class/rdma_test_device/control/ports` (see `proto::fabric`), as `port=0 lid=0x21`.
+//!
 //! `/sys/class/rdma_test_device/control/counts` has what its queue pairs have done; a write lets
 //! the counts begin at 0. A rule that is written to `faults` beside it (see `proto::fault`), as
 //! `fault=status status=12 on=write nth=3`, is for the sends or the queue pairs of connections.
@@ -49,6 +53,14 @@ module_param_string!(
     "netdev",
     "eth0",
     "Network device whose addresses the RDMA device has (default: eth0)"
+);
+
+module_param_ranged!(
+    INFINIBAND: 0,
+    4,
+    "infiniband",
+    0,
+    "Devices with a port of InfiniBand, instead of one on netdev (0 to 4; default: 0)"
 );
 
 module_param_int!(MAX_QP_WR: u16, "max_qp_wr", 16_384, "Work requests of a queue");
@@ -152,7 +164,7 @@ const MAX_CQE_MAX: u32 = 1 << 22;
 
 struct Module {
     _folder: Folder,
-    _device: Registration<TestDevice>,
+    _devices: KVec<Registration<TestDevice>>,
 }
 
 /// Returns what the parameters ask for.
@@ -180,18 +192,29 @@ fn limits() -> Result<Limits> {
 
 impl kernel::Module for Module {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        let name = CString::try_from_fmt(fmt!("{}", NETDEV.get()))?;
-        let netdev = NetDevice::find(&name)
-            .inspect_err(|_| pr_err!("there is no network device '{}'\n", NETDEV.get()))?;
-        let network = Network::new()?;
-        let device = TestDevice::new(limits()?, network.clone())?;
-        let dma_device = match MAPS_MEMORY.get() {
-            0 => None,
-            _ => Some(DmaDevice::new(c"rdma_test_device", MIN_ALIGN_MASK.get())?),
+        let limits = limits()?;
+        let ports = INFINIBAND.get() as usize;
+        let network = Network::new(ports)?;
+        let mut devices = KVec::new();
+        let mut add = |netdev: Option<&NetDevice>, port| -> Result {
+            let device = TestDevice::new(limits, network.clone(), port)?;
+            let dma_device = match MAPS_MEMORY.get() {
+                0 => None,
+                _ => Some(DmaDevice::new(c"rdma_test_device", MIN_ALIGN_MASK.get())?),
+            };
+            let device = Registration::new(c"testdev%d", netdev, dma_device, device, module)?;
+            Ok(devices.push(device, GFP_KERNEL)?)
         };
+        if ports == 0 {
+            let name = CString::try_from_fmt(fmt!("{}", NETDEV.get()))?;
+            let netdev = NetDevice::find(&name)
+                .inspect_err(|_| pr_err!("there is no network device '{}'\n", NETDEV.get()))?;
+            add(Some(&netdev), None)?;
+        }
+        (0..ports).try_for_each(|port| add(None, Some(port)))?;
         Ok(Module {
             _folder: Folder::new(network)?,
-            _device: Registration::new(c"testdev%d", &netdev, dma_device, device, module)?,
+            _devices: devices,
         })
     }
 }

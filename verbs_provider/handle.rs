@@ -4,6 +4,7 @@
 
 use crate::{
     registration::PORT,
+    request::DeviceEvent,
     sys, //
 };
 use core::ptr::{
@@ -132,9 +133,9 @@ impl QpHandle {
         self.raw.load(Ordering::Relaxed)
     }
 
-    /// Tells all consumers of the device that it has failed (`IB_EVENT_DEVICE_FATAL`). They are
-    /// told later, in process context. Any context.
-    pub fn report_device_failed(&self) {
+    /// Tells all consumers of the device of an event. They are told later, in process context. Any
+    /// context.
+    pub fn report_of_device(&self, kind: DeviceEvent) {
         let _events = self.events.lock();
         let qp = self.raw.load(Ordering::Relaxed);
         if qp.is_null() {
@@ -147,7 +148,7 @@ impl QpHandle {
             let mut event: sys::ib_event = core::mem::zeroed();
             event.device = (*qp).device;
             event.element.port_num = PORT;
-            event.event = sys::ib_event_type_IB_EVENT_DEVICE_FATAL;
+            event.event = kind.to_raw();
             sys::ib_dispatch_event(&raw const event);
         }
     }

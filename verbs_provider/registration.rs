@@ -12,7 +12,10 @@ use crate::{
     },
     dma_device::DmaDevice,
     netdev::NetDevice,
-    request::Limits,
+    request::{
+        Limits,
+        PKEYS, //
+    },
     sys,
     Provider, //
 };
@@ -79,12 +82,13 @@ unsafe impl<P: Provider> Send for Registration<P> {}
 unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
-    /// Registers a device of this name, in which `%d` stands for a number, on a network device.
+    /// Registers a device of this name, in which `%d` stands for a number, on a network device if
+    /// its port is one of RoCE.
     ///
     /// Consumers map memory for `dma_device`; without one they name it by the kernel's addresses.
     pub fn new(
         name: &CStr,
-        netdev: &NetDevice,
+        netdev: Option<&NetDevice>,
         dma_device: Option<DmaDevice>,
         provider: Arc<P>,
         module: &'static ThisModule,
@@ -108,7 +112,10 @@ impl<P: Provider> Registration<P> {
             (*device).local_dma_lkey = 0;
             (*device).node_guid = (slot.as_ptr() as u64).to_be();
             sys::ib_set_device_ops(device, &ops);
-            to_result(sys::ib_device_set_netdev(device, netdev.as_raw(), PORT))
+            let set = netdev.map_or(0, |netdev| {
+                sys::ib_device_set_netdev(device, netdev.as_raw(), PORT)
+            });
+            to_result(set)
                 .and_then(|()| to_result(sys::ib_register_device(device, name.as_char_ptr(), dma)))
         };
         if let Err(error) = registered {
@@ -183,5 +190,6 @@ pub(crate) fn write_attributes(limits: &Limits, to: &mut sys::ib_device_attr) {
     to.max_qp_init_rd_atom = c_int::from(limits.rd_atom);
     to.max_ah = MANY;
     to.max_fast_reg_page_list_len = limits.fast_reg_pages;
-    to.max_pkeys = 1;
+    // CAST: A small constant.
+    to.max_pkeys = PKEYS as u16;
 }

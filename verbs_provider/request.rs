@@ -37,6 +37,44 @@ pub struct Limits {
     pub vectors: u32,
 }
 
+/// The places of a port's table of partition keys.
+pub const PKEYS: usize = 4;
+
+/// The properties that a subnet of InfiniBand has given to a port.
+#[derive(Clone, Copy)]
+pub struct Subnet {
+    /// The local identifier.
+    pub lid: u16,
+    /// The prefix of the global identifier.
+    pub prefix: u64,
+    /// The partition keys; 0 is an empty place.
+    pub pkeys: [u16; PKEYS],
+}
+
+/// An event that all consumers of a device are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceEvent {
+    /// The device has failed.
+    Failed,
+    /// The port has another local identifier.
+    LidChanged,
+    /// The port has another table of partition keys.
+    PkeysChanged,
+    /// The subnet has a new manager: what clients have told the last one is forgotten.
+    Reregister,
+}
+
+impl DeviceEvent {
+    pub(crate) const fn to_raw(self) -> sys::ib_event_type {
+        match self {
+            Self::Failed => sys::ib_event_type_IB_EVENT_DEVICE_FATAL,
+            Self::LidChanged => sys::ib_event_type_IB_EVENT_LID_CHANGE,
+            Self::PkeysChanged => sys::ib_event_type_IB_EVENT_PKEY_CHANGE,
+            Self::Reregister => sys::ib_event_type_IB_EVENT_CLIENT_REREGISTER,
+        }
+    }
+}
+
 /// The kind of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QpKind {
@@ -88,6 +126,8 @@ pub struct QpChange {
     pub dest_qp_num: Option<u32>,
     /// The address of the peer's port.
     pub dest_gid: Option<Gid>,
+    /// The place of its partition in the table of keys.
+    pub pkey_index: Option<u16>,
     /// The key of datagrams.
     pub qkey: Option<u32>,
 }
@@ -95,6 +135,8 @@ pub struct QpChange {
 /// The address to which a datagram goes, and the one from which it comes.
 #[derive(Clone, Copy)]
 pub struct Datagram {
+    /// The local identifier of the receiving port; 0 on Ethernet.
+    pub lid: u16,
     /// The address of the receiving port.
     pub to: Gid,
     /// The address of the sending port.
@@ -194,6 +236,8 @@ pub(crate) unsafe fn ranges<'a>(
 pub struct Source {
     /// The number of the sending queue pair.
     pub qp_num: u32,
+    /// The local identifier of the sending port; [`None`] on Ethernet, where a header tells it.
+    pub lid: Option<u16>,
 }
 
 /// The kind of a completed work request.
@@ -269,9 +313,13 @@ impl Completion {
         if let Some(source) = self.source {
             to.src_qp = source.qp_num;
             to.port_num = 1;
-            // CAST: The enumeration has four values.
-            to.network_hdr_type = sys::rdma_network_type_RDMA_NETWORK_IPV6 as u8;
-            flags |= sys::ib_wc_flags_IB_WC_GRH | sys::ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE;
+            if let Some(lid) = source.lid {
+                to.slid = lid.into();
+            } else {
+                // CAST: The enumeration has four values.
+                to.network_hdr_type = sys::rdma_network_type_RDMA_NETWORK_IPV6 as u8;
+                flags |= sys::ib_wc_flags_IB_WC_GRH | sys::ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE;
+            }
         }
         // CAST: The field is an `int` in C, the constants are unsigned.
         to.wc_flags = flags as kernel::ffi::c_int;

@@ -33,6 +33,7 @@ pub use self::{
         Completed,
         Completion,
         Datagram,
+        DeviceEvent,
         Gid,
         Limits,
         Operation,
@@ -41,7 +42,9 @@ pub use self::{
         QpKind,
         Queue,
         SendRequest,
-        Source, //
+        Source,
+        Subnet,
+        PKEYS, //
     },
 };
 
@@ -53,7 +56,7 @@ use rdma_sys as sys;
 
 const __LOG_PREFIX: &[u8] = b"verbs_provider\0";
 
-/// The operations of an RDMA device with one RoCE port.
+/// The operations of an RDMA device with one port, of RoCE or InfiniBand.
 ///
 /// Unless a method says otherwise, it may sleep.
 ///
@@ -77,7 +80,11 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// Returns what the device has room for.
     fn limits(&self) -> Limits;
 
-    /// Takes note of an address of the port.
+    /// Returns what its subnet of InfiniBand has given to the port; [`None`], always, if it is one
+    /// of RoCE. Any context.
+    fn subnet(&self) -> Option<Subnet>;
+
+    /// Takes note of an address of the port of RoCE.
     fn add_gid(&self, index: u32, gid: Gid) -> Result;
 
     /// Forgets an address of the port.

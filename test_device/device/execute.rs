@@ -4,13 +4,14 @@
 
 use super::{
     network::Engine,
-    qp::{
+    qp::Qp,
+    send_work::{
         PostedSend,
-        Qp,
         SendWork, //
     },
 };
 use crate::proto::{
+    fabric::is_same_partition,
     fault::{
         Fault,
         Place, //
@@ -313,9 +314,14 @@ impl Engine {
         imm: Option<u32>,
         solicited: bool,
     ) {
-        let Some(peer) = self.receiver(&datagram.to, datagram.qp_num).cloned() else {
+        let fabric = *qp.network.fabric.lock();
+        let Some(peer) = self.receiver(datagram, &fabric).cloned() else {
             return;
         };
+        if !is_same_partition(peer.pkey(&fabric), qp.pkey(&fabric)) {
+            return;
+        }
+        let lid = qp.port.and_then(|port| Some(fabric.port(port)?.lid));
         let qkey = match datagram.qkey & OWN_QKEY {
             0 => datagram.qkey,
             _ => qp.inner.lock().qkey,
@@ -362,7 +368,10 @@ impl Engine {
             len: u32::try_from(all).unwrap_or(u32::MAX),
             imm,
             invalidated: None,
-            source: Some(Source { qp_num: qp.number }),
+            source: Some(Source {
+                qp_num: qp.number,
+                lid,
+            }),
         };
         peer.recv_cq.push(peer.clone(), completion, solicited);
     }

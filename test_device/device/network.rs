@@ -8,6 +8,10 @@ use super::{
 };
 use crate::proto::{
     counts::Counts,
+    fabric::{
+        Change,
+        Fabric, //
+    },
     fault::Faults,
     gather::{
         Piece,
@@ -37,6 +41,8 @@ use kernel_ext::{
     },
 };
 use verbs_provider::{
+    Datagram,
+    DeviceEvent,
     DmaRange,
     Gid, //
 };
@@ -57,6 +63,9 @@ pub(crate) struct Network {
     pub(super) engine: Mutex<Engine>,
     #[pin]
     pub(super) faults: IrqLock<Faults>,
+    /// The subnet of the ports of InfiniBand.
+    #[pin]
+    pub(super) fabric: IrqLock<Fabric>,
     /// The device has failed: a copy of what the faults say.
     pub(super) is_dead: AtomicBool,
     pub(super) queue: WorkQueue,
@@ -87,7 +96,8 @@ impl Piece for DmaRange {
 }
 
 impl Network {
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    /// Creates the network of a device of RoCE, or of `ports` of InfiniBand.
+    pub(crate) fn new(ports: usize) -> Result<Arc<Self>> {
         let engine = Engine {
             qps: KVec::new(),
             regions: Regions::new()?,
@@ -107,6 +117,7 @@ impl Network {
             pin_init!(Self {
                 engine <- new_mutex!(engine),
                 faults <- new_irq_lock!(Faults::default()),
+                fabric <- new_irq_lock!(Fabric::new(ports)),
                 is_dead: AtomicBool::new(false),
                 queue,
             }),
@@ -133,8 +144,24 @@ impl Network {
         }
         let any = engine.qps().next();
         if let Some(qp) = any.filter(|_| is_dead && !was_dead) {
-            qp.handle.report_device_failed();
+            qp.handle.report_of_device(DeviceEvent::Failed);
         }
+    }
+
+    /// Changes a port of the subnet, and tells the consumers of its device; `EINVAL` for a rule
+    /// that is none.
+    pub(super) fn change_port(&self, rule: &str) -> Result {
+        let engine = self.engine.lock();
+        let (number, change) = self.fabric.lock().change(rule).ok_or(EINVAL)?;
+        let any = engine.qps().find(|qp| qp.port == Some(number));
+        if let Some(qp) = any {
+            qp.handle.report_of_device(match change {
+                Change::Lid => DeviceEvent::LidChanged,
+                Change::Pkeys => DeviceEvent::PkeysChanged,
+                Change::Manager => DeviceEvent::Reregister,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -199,9 +226,16 @@ impl Engine {
     }
 
     /// Returns the receiver of a datagram.
-    pub(super) fn receiver(&self, gid: &Gid, number: u32) -> Option<&Arc<Qp>> {
-        self.gids.iter().find(|(_, known)| known == gid)?;
-        self.qps.iter().find(|qp| qp.number == number)
+    pub(super) fn receiver(&self, to: &Datagram, fabric: &Fabric) -> Option<&Arc<Qp>> {
+        let port = match to.lid {
+            0 => {
+                self.gids.iter().find(|(_, known)| *known == to.to)?;
+                None
+            }
+            lid => Some(fabric.of_lid(lid)?),
+        };
+        let is_it = |qp: &&Arc<Qp>| qp.number == to.qp_num && qp.port == port;
+        self.qps.iter().find(is_it)
     }
 
     pub(super) fn add_gid(&mut self, index: u32, gid: Gid) -> Result {

@@ -32,18 +32,30 @@ use verbs_provider::{
     QpInit,
     QpKind,
     Queue,
-    SendRequest, //
+    SendRequest,
+    Subnet, //
 };
 
 /// The RDMA device.
 pub(crate) struct TestDevice {
     limits: Limits,
     network: Arc<Network>,
+    /// The number of its port in the subnet of InfiniBand.
+    port: Option<usize>,
 }
 
 impl TestDevice {
-    pub(crate) fn new(limits: Limits, network: Arc<Network>) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self { limits, network }, GFP_KERNEL)?)
+    pub(crate) fn new(
+        limits: Limits,
+        network: Arc<Network>,
+        port: Option<usize>,
+    ) -> Result<Arc<Self>> {
+        let this = Self {
+            limits,
+            network,
+            port,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 }
 
@@ -61,6 +73,16 @@ unsafe impl Provider for TestDevice {
 
     fn limits(&self) -> Limits {
         self.limits
+    }
+
+    fn subnet(&self) -> Option<Subnet> {
+        let fabric = self.network.fabric.lock();
+        let port = fabric.port(self.port?)?;
+        Some(Subnet {
+            lid: port.lid,
+            prefix: port.prefix,
+            pkeys: port.pkeys,
+        })
     }
 
     fn add_gid(&self, index: u32, gid: Gid) -> Result {
@@ -105,7 +127,7 @@ unsafe impl Provider for TestDevice {
             return Err(ENOMEM);
         }
         self.network.check_alive()?;
-        Qp::new(&self.network, handle, &init)
+        Qp::new(&self.network, self.port, handle, &init)
     }
 
     fn handle(qp: &Qp) -> &QpHandle {

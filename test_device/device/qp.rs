@@ -5,21 +5,24 @@
 use super::{
     cq::Cq,
     execute::receive,
-    mr::Mr,
     network::Network,
-    provider::TestDevice, //
+    provider::TestDevice,
+    send_work::{
+        PostedSend,
+        SendWork, //
+    },
 };
 use crate::proto::{
     counts::{
         Counter,
         Counts, //
     },
+    fabric::Fabric,
     fault::{
         Fault,
         Kind,
         Place, //
     },
-    key::Extent,
     qp_state::QpState,
     ring::Ring, //
 };
@@ -45,10 +48,8 @@ use kernel_ext::{
 };
 use verbs_provider::{
     Completed,
-    Datagram,
     DmaRange,
     Gid,
-    Operation,
     QpChange,
     QpHandle,
     QpInit,
@@ -76,6 +77,8 @@ pub(crate) struct Qp {
     pub(super) recv_cq: Arc<Cq>,
     pub(super) signal_all: bool,
     pub(super) network: Arc<Network>,
+    /// The number of its port in the subnet of InfiniBand.
+    pub(super) port: Option<usize>,
     kind: QpKind,
     #[pin]
     pub(super) inner: IrqLock<Inner>,
@@ -93,6 +96,7 @@ pub(crate) struct Inner {
     pub(super) dest_qp: u32,
     pub(super) dest_gid: Gid,
     pub(super) qkey: u32,
+    pkey_index: u16,
     /// Whether the first send waits for a receive of the peer.
     pub(super) awaits_receive: bool,
     /// Whether it is known which fault the first send meets.
@@ -110,43 +114,6 @@ pub(super) struct Posted<T> {
     entries: KVVec<Option<(T, usize)>>,
     segments: KVVec<Option<Segment>>,
     max_sge: usize,
-}
-
-/// A posted send.
-#[derive(Clone)]
-pub(super) struct PostedSend {
-    pub(super) id: u64,
-    pub(super) signaled: bool,
-    pub(super) solicited: bool,
-    pub(super) work: SendWork,
-}
-
-/// The work of a posted send.
-#[derive(Clone)]
-pub(super) enum SendWork {
-    Send {
-        imm: Option<u32>,
-        invalidate: Option<u32>,
-        datagram: Option<Datagram>,
-    },
-    Write {
-        addr: u64,
-        key: u32,
-        imm: Option<u32>,
-    },
-    Read {
-        addr: u64,
-        key: u32,
-    },
-    Invalidate {
-        key: u32,
-    },
-    Register {
-        mr: Arc<Mr>,
-        key: u32,
-        access: u32,
-        extent: Extent,
-    },
 }
 
 impl<T> Posted<T> {
@@ -210,6 +177,7 @@ impl Qp {
     /// Creates a queue pair and adds it to the network.
     pub(super) fn new(
         network: &Arc<Network>,
+        port: Option<usize>,
         handle: Arc<QpHandle>,
         init: &QpInit<'_, TestDevice>,
     ) -> Result<Arc<Self>> {
@@ -222,6 +190,7 @@ impl Qp {
             dest_qp: 0,
             dest_gid: Gid::default(),
             qkey: 0,
+            pkey_index: 0,
             awaits_receive: false,
             has_met_fault: false,
             counts: Counts::default(),
@@ -238,6 +207,7 @@ impl Qp {
                 recv_cq: init.recv_cq.clone(),
                 signal_all: init.signal_all,
                 network: network.clone(),
+                port,
                 kind: init.kind,
                 inner <- new_irq_lock!(inner),
                 work <- new_work!("rdma_test_device::Qp::work"),
@@ -256,6 +226,20 @@ impl Qp {
     /// Returns whether this is one end of a connection.
     pub(super) fn is_connected(&self) -> bool {
         self.kind == QpKind::Connected
+    }
+
+    /// Returns the key of its partition, as the table of its port has it now. That of management
+    /// datagrams is in all.
+    pub(super) fn pkey(&self, fabric: &Fabric) -> u16 {
+        let index = usize::from(self.inner.lock().pkey_index);
+        match self
+            .port
+            .filter(|_| !self.is_general())
+            .and_then(|port| fabric.port(port))
+        {
+            Some(port) => port.pkeys.get(index).copied().unwrap_or(0),
+            None => u16::MAX,
+        }
     }
 
     /// Changes the state and the attributes.
@@ -281,6 +265,7 @@ impl Qp {
         inner.dest_qp = change.dest_qp_num.unwrap_or(inner.dest_qp);
         inner.dest_gid = change.dest_gid.unwrap_or(inner.dest_gid);
         inner.qkey = change.qkey.unwrap_or(inner.qkey);
+        inner.pkey_index = change.pkey_index.unwrap_or(inner.pkey_index);
         if next == QpState::Reset {
             inner.has_met_fault = false;
             while inner.sends.pop().is_some() {}
@@ -430,66 +415,5 @@ impl Qp {
         drop(workqueue::cancel_sync::<_, 0>(self));
         self.send_cq.purge(self);
         self.recv_cq.purge(self);
-    }
-}
-
-impl SendWork {
-    /// Returns what it is to a rule for faults.
-    pub(super) fn kind(&self) -> Kind {
-        match self {
-            Self::Send { .. } => Kind::Send,
-            Self::Write { .. } => Kind::Write,
-            Self::Read { .. } => Kind::Read,
-            Self::Invalidate { .. } => Kind::Invalidate,
-            Self::Register { .. } => Kind::Register,
-        }
-    }
-
-    /// Returns what counts it, and whether it moves bytes.
-    fn counter(&self) -> (Counter, bool) {
-        match self {
-            Self::Send {
-                invalidate: Some(_),
-                ..
-            } => (Counter::SendsWithInvalidate, true),
-            Self::Send { .. } => (Counter::Sends, true),
-            Self::Write { imm: Some(_), .. } => (Counter::WritesWithImmediate, true),
-            Self::Write { .. } => (Counter::Writes, true),
-            Self::Read { .. } => (Counter::Reads, true),
-            Self::Invalidate { .. } => (Counter::Invalidations, false),
-            Self::Register { .. } => (Counter::Registrations, false),
-        }
-    }
-
-    fn new(operation: &Operation<'_, TestDevice>) -> Self {
-        match *operation {
-            Operation::Send {
-                imm,
-                invalidate,
-                datagram,
-            } => Self::Send {
-                imm,
-                invalidate,
-                datagram,
-            },
-            Operation::Write { addr, key, imm } => Self::Write { addr, key, imm },
-            Operation::Read { addr, key } => Self::Read { addr, key },
-            Operation::Invalidate { key } => Self::Invalidate { key },
-            Operation::Register {
-                mr,
-                key,
-                access,
-                extent,
-            } => Self::Register {
-                mr: mr.clone(),
-                key,
-                access,
-                extent: Extent {
-                    iova: extent.iova,
-                    len: extent.len,
-                    page_bytes: extent.page_bytes,
-                },
-            },
-        }
     }
 }

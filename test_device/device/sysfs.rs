@@ -5,6 +5,7 @@
 use super::network::Network;
 use crate::proto::{
     counts::NAMES,
+    fabric::PORTS_MAX,
     fault::BadRule, //
 };
 use kernel::{
@@ -22,9 +23,10 @@ use kernel_ext::sysfs::{
     StoreContext, //
 };
 
-static ATTRIBUTES: [Attribute<Network>; 2] = [
+static ATTRIBUTES: [Attribute<Network>; 3] = [
     Attribute::rw(c"counts", show_counts, reset_counts),
     Attribute::rw(c"faults", show_faults, add_fault),
+    Attribute::rw(c"ports", show_ports, change_port),
 ];
 
 /// The folder of the device.
@@ -78,4 +80,23 @@ fn add_fault(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, text: &str) 
     }
     network.faults_changed();
     Ok(())
+}
+
+/// Prints a line for each port of the subnet of InfiniBand.
+fn show_ports(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
+    let fabric = *network.fabric.lock();
+    for (number, port) in (0..PORTS_MAX).filter_map(|n| Some((n, fabric.port(n)?))) {
+        let [first, second, third, fourth] = port.pkeys;
+        writeln!(
+            page,
+            "port={number} lid={:#x} prefix={:#x} pkeys={first:#x},{second:#x},{third:#x},{fourth:#x}",
+            port.lid, port.prefix
+        )?;
+    }
+    Ok(())
+}
+
+/// Changes a port, as [`Fabric::change`](crate::proto::fabric::Fabric::change) reads it.
+fn change_port(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, text: &str) -> Result {
+    network.change_port(text)
 }

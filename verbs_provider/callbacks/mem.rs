@@ -36,6 +36,7 @@ struct PdSlot {
 #[repr(C)]
 struct AhSlot {
     ib: sys::ib_ah,
+    lid: u16,
     to: Gid,
     from: Gid,
 }
@@ -86,6 +87,7 @@ pub(super) unsafe fn datagram_of(
     // SAFETY: By the function requirements; the addresses do not change.
     let slot = unsafe { ah.cast::<AhSlot>().as_ref() }.ok_or(EINVAL)?;
     Ok(Datagram {
+        lid: slot.lid,
         to: slot.to,
         from: slot.from,
         qp_num,
@@ -128,10 +130,16 @@ unsafe extern "C" fn create_ah(
     _udata: *mut sys::ib_udata,
 ) -> c_int {
     // SAFETY: `ib_core` has allocated a slot, and passes valid attributes, whose source address, if
-    // there is one, it has a reference to. Each representation of an address is valid.
+    // there is one, it has a reference to. Each representation of an address is valid, and of the
+    // union that of InfiniBand is, as its type says.
     unsafe {
         let slot = ah.cast::<AhSlot>();
-        let route = &raw const (*(*attr).ah_attr).grh;
+        let to = &*(*attr).ah_attr;
+        (*slot).lid = match to.type_ {
+            sys::rdma_ah_attr_type_RDMA_AH_ATTR_TYPE_IB => to.__bindgen_anon_1.ib.dlid,
+            _ => 0,
+        };
+        let route = &raw const to.grh;
         (*slot).to = (*route).dgid.raw;
         if let Some(source) = (*route).sgid_attr.as_ref() {
             (*slot).from = source.gid.raw;

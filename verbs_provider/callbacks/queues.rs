@@ -259,6 +259,7 @@ unsafe extern "C" fn modify_qp<P: Provider>(
                 state: has(sys::ib_qp_attr_mask_IB_QP_STATE).then(|| (*attr).qp_state),
                 dest_qp_num: has(sys::ib_qp_attr_mask_IB_QP_DEST_QPN).then(|| (*attr).dest_qp_num),
                 dest_gid: has(sys::ib_qp_attr_mask_IB_QP_AV).then(|| (*attr).ah_attr.grh.dgid.raw),
+                pkey_index: has(sys::ib_qp_attr_mask_IB_QP_PKEY_INDEX).then(|| (*attr).pkey_index),
                 qkey: has(sys::ib_qp_attr_mask_IB_QP_QKEY).then(|| (*attr).qkey),
             };
             P::modify(qp, &change)

@@ -72,5 +72,6 @@ mod siphash;
 mod slot;
 mod targets;
 mod test_device;
+mod test_device_fabric;
 mod text;
 mod timeouts;
