@@ -42,6 +42,7 @@ impl kernel::Module for Talk {
         let place = DatagramPort {
             port,
             gid_index,
+            pkey_index: 0,
             qkey,
         };
         let qp = Qp::datagram(&pd, (&cq, &cq), &config, &place, memory)?;

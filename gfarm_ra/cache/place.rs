@@ -24,6 +24,7 @@ use crate::proto::cache::{
     place::{
         Entry,
         Facts,
+        Partition,
         Unusable,
         Wish, //
     }, //
@@ -111,10 +112,20 @@ impl Place<'_> {
         };
         let longest = self.wish.fragments(&facts)?;
         let entry = self.wish.address(&facts, table(&device, number, &state))?;
+        let partition = self.wish.partition(pkeys(&device, number, &state))?;
+        if !partition.is_full() {
+            let (device, pkey) = (device.name(), partition.pkey);
+            pr_warn!(
+                "{}: the port is a limited member of its partition ({pkey:#06x}): nodes that are, \
+                 too, do not hear it\n",
+                &*device
+            );
+        }
         Ok(Found {
             port: DatagramPort {
                 port: number,
                 gid_index: entry.index,
+                pkey_index: partition.index,
                 qkey: self.qkey,
             },
             mtu_bytes: state.active_mtu_bytes,
@@ -138,5 +149,17 @@ fn table<'a>(device: &'a Device, port: u8, state: &PortState) -> impl Iterator<I
             gid: gid.0,
             is_udp: kind == GidKind::Udp,
         })
+    })
+}
+
+/// Returns the partition keys of a port.
+fn pkeys<'a>(
+    device: &'a Device,
+    port: u8,
+    state: &PortState,
+) -> impl Iterator<Item = Partition> + 'a {
+    (0..state.pkey_count).filter_map(move |index| {
+        let pkey = device.pkey(port, index).ok()?;
+        Some(Partition { index, pkey })
     })
 }

@@ -367,6 +367,9 @@ fn node(
         port: byte(options.get(Setting::IbPort))?,
         gid_index: options.given(Setting::IbGid).map(byte).transpose()?,
         mtu_bytes: Some(options.get(Setting::IbMtu)).filter(|mtu| *mtu != 0),
+        pkey: u16::try_from(options.get(Setting::IbPkey))
+            .ok()
+            .filter(|pkey| *pkey != 0),
     };
     let place = Place {
         device: device.as_deref(),

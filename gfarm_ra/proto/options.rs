@@ -416,7 +416,11 @@ impl fmt::Display for Options {
         }
         for setting in Setting::ALL {
             if !setting.is_of_cache() || self.given(setting).is_some() {
-                write!(f, ",{}={}", setting.name(), self.get(setting))?;
+                let (name, value) = (setting.name(), self.get(setting));
+                match setting.is_hex() {
+                    true => write!(f, ",{name}={value:#x}")?,
+                    false => write!(f, ",{name}={value}")?,
+                }
             }
         }
         if let Some(is_on) = self.shown_cc() {

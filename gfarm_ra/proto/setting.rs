@@ -50,6 +50,8 @@ pub enum Setting {
     CcWaitMs = 18,
     /// The part of the network that the node is in; 0 for that of its address.
     CcGroup = 19,
+    /// The partition key; 0 for the first one of the port's table.
+    IbPkey = 20,
 }
 
 /// The number of settings.
@@ -78,6 +80,7 @@ impl Setting {
         Self::CcShare,
         Self::CcWaitMs,
         Self::CcGroup,
+        Self::IbPkey,
     ];
 
     /// The descriptors of a mount: a process of gfmd has 1024, the rest of which is
@@ -107,6 +110,7 @@ impl Setting {
             Self::CcShare => "cc_share",
             Self::CcWaitMs => "cc_wait_ms",
             Self::CcGroup => "cc_group",
+            Self::IbPkey => "ib_pkey",
         }
     }
 
@@ -141,6 +145,7 @@ impl Setting {
             // No holder keeps a request for longer than 30 s.
             Self::CcWaitMs => 100..=30_000,
             Self::CcGroup => 1..=64,
+            Self::IbPkey => 1..=0xffff,
         }
     }
 
@@ -165,8 +170,13 @@ impl Setting {
             Self::OpenFiles => Self::OPEN_FILES_MAX,
             Self::IbNumRrpc => 128,
             Self::IbNumSrpc => 64,
-            Self::IbMtu | Self::IbGid | Self::IbSl | Self::IbQkey => 0,
-            Self::CcShare | Self::CcGroup => 0,
+            Self::IbMtu
+            | Self::IbGid
+            | Self::IbSl
+            | Self::IbQkey
+            | Self::CcShare
+            | Self::CcGroup
+            | Self::IbPkey => 0,
             Self::CcTimeoutMs => 200,
             Self::CcWaitMs => 5000,
         }
@@ -183,26 +193,39 @@ impl Setting {
             Self::IbMtu => Some("that of the port"),
             Self::IbQkey => Some("a random one that each mount draws"),
             Self::CcGroup => Some("that of its address"),
+            Self::IbPkey => Some("the first one of the port"),
             _ => None,
         }
     }
 
-    /// Parses a written value: decimal digits, in the range or what [`zero`](Self::zero) allows.
+    /// Parses a written value: decimal digits, or those of a partition key, in the range or what
+    /// [`zero`](Self::zero) allows.
     pub fn parse(self, written: &[u8]) -> Option<u32> {
         let is_valid =
             |value: &u32| self.range().contains(value) || (*value == 0 && self.zero().is_some());
-        number(written).filter(is_valid)
+        let hex = written.strip_prefix(b"0x").filter(|_| self.is_hex());
+        let value = hex.map_or_else(|| number(written), |digits| in_base(digits, 16));
+        value.filter(is_valid)
+    }
+
+    /// Returns whether it is shown as `0x` and hexadecimal digits, as its tools do.
+    pub const fn is_hex(self) -> bool {
+        matches!(self, Self::IbPkey)
     }
 }
 
 /// Converts decimal digits, and nothing else.
 pub(super) fn number(written: &[u8]) -> Option<u32> {
+    in_base(written, 10)
+}
+
+fn in_base(written: &[u8], base: u32) -> Option<u32> {
     if written.is_empty() {
         return None;
     }
     written.iter().try_fold(0u32, |value, c| {
-        let digit = char::from(*c).to_digit(10)?;
-        value.checked_mul(10)?.checked_add(digit)
+        let digit = char::from(*c).to_digit(base)?;
+        value.checked_mul(base)?.checked_add(digit)
     })
 }
 

@@ -216,9 +216,9 @@ void rdma_helper_free_coherent(struct ib_device *dev, size_t size, void *cpu, u6
 EXPORT_SYMBOL_GPL(rdma_helper_free_coherent);
 
 /* Makes a queue pair for datagrams ready to receive and to send. */
-int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey)
+int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u16 pkey_index, u32 qkey)
 {
-	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT, .port_num = port, .qkey = qkey };
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT, .port_num = port, .pkey_index = pkey_index, .qkey = qkey };
 	int ret;
 
 	ret = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY);
@@ -234,13 +234,13 @@ int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey)
 EXPORT_SYMBOL_GPL(rdma_helper_datagram_start);
 
 /* Starts a queue pair for datagrams again that is in the error state, and has no work request. */
-int rdma_helper_datagram_restart(struct ib_qp *qp, u32 port, u32 qkey)
+int rdma_helper_datagram_restart(struct ib_qp *qp, u32 port, u16 pkey_index, u32 qkey)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
 	int ret;
 
 	ret = ib_modify_qp(qp, &attr, IB_QP_STATE);
-	return ret ? ret : rdma_helper_datagram_start(qp, port, qkey);
+	return ret ? ret : rdma_helper_datagram_start(qp, port, pkey_index, qkey);
 }
 EXPORT_SYMBOL_GPL(rdma_helper_datagram_restart);
 
@@ -269,6 +269,7 @@ int rdma_helper_query_port(struct ib_device *dev, u32 port, struct rdma_helper_p
 		return ret;
 	to->active_mtu = max(ib_mtu_enum_to_int(attr.active_mtu), 0);
 	to->gid_count = max(attr.gid_tbl_len, 0);
+	to->pkey_count = attr.pkey_tbl_len;
 	to->lid = attr.lid > U16_MAX ? 0 : attr.lid;
 	to->is_active = attr.state == IB_PORT_ACTIVE;
 	to->is_infiniband = rdma_cap_ib_sa(dev, port);

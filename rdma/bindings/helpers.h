@@ -39,6 +39,7 @@ void rdma_helper_free_coherent(struct ib_device *dev, size_t size, void *cpu, u6
 struct rdma_helper_port {
 	u32 active_mtu;
 	u32 gid_count;
+	u16 pkey_count;
 	u16 lid;
 	bool is_active;
 	bool is_infiniband;
@@ -63,8 +64,8 @@ struct rdma_helper_grh {
 	u8 bytes[40] __aligned(8);
 };
 
-int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey);
-int rdma_helper_datagram_restart(struct ib_qp *qp, u32 port, u32 qkey);
+int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u16 pkey_index, u32 qkey);
+int rdma_helper_datagram_restart(struct ib_qp *qp, u32 port, u16 pkey_index, u32 qkey);
 int rdma_helper_set_qkey(struct ib_qp *qp, u32 qkey);
 struct ib_qp *rdma_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr, const char *caller);
 struct ib_ah *rdma_helper_create_ah(struct ib_pd *pd, const struct rdma_helper_peer *to);

@@ -26,6 +26,8 @@ pub struct PortState {
     pub lid: u16,
     /// The number of places in its table of global identifiers, some of them empty.
     pub gid_count: u32,
+    /// The number of places in its table of partition keys, some of them empty.
+    pub pkey_count: u16,
 }
 
 /// The packets that are sent to a global identifier.
@@ -69,6 +71,7 @@ impl Device {
             active_mtu_bytes: raw.active_mtu,
             lid: raw.lid,
             gid_count: raw.gid_count,
+            pkey_count: raw.pkey_count,
         })
     }
 
@@ -90,6 +93,21 @@ impl Device {
             )
         })?;
         Ok((Gid(gid), GidKind::from_raw(kind).ok_or(EINVAL)?))
+    }
+
+    /// Returns the partition key at an index of a port's table, as it was when the device has told
+    /// of the last change; 0 is an empty place. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if there is no such port or index.
+    pub fn pkey(&self, port: u8, index: u16) -> Result<u16> {
+        let mut pkey = 0;
+        // SAFETY: The device is valid; the function writes the key.
+        to_result(unsafe {
+            sys::ib_get_cached_pkey(self.as_raw(), port.into(), index.into(), &mut pkey)
+        })?;
+        Ok(pkey)
     }
 
     /// Returns the index of a global identifier in a port's table. It may have another one later:

@@ -41,6 +41,9 @@ pub struct DatagramPort {
     pub port: u8,
     /// The index of its global identifier.
     pub gid_index: u8,
+    /// The index of its partition key: datagrams of another partition are dropped by the device,
+    /// and those of a limited member unless this port is a full one.
+    pub pkey_index: u16,
     /// The key: datagrams with another one are dropped by the device. The top bit is for the
     /// kernel's own services.
     pub qkey: u32,
@@ -74,7 +77,9 @@ impl<H: QpHandler<Transport = Datagram>> Qp<H> {
         let origin = Origin::Device(AddressHandle::new(pd, &to_itself)?);
         let qp = Self::create(origin, pd, send_cq, receive_cq, config, handler)?;
         // SAFETY: The queue pair is valid, and in the state in which it was created.
-        to_result(unsafe { sys::rdma_helper_datagram_start(qp.raw, port.port.into(), port.qkey) })?;
+        to_result(unsafe {
+            sys::rdma_helper_datagram_start(qp.raw, port.port.into(), port.pkey_index, port.qkey)
+        })?;
         Ok(qp)
     }
 

@@ -16,7 +16,7 @@ use kernel::{
 
 impl<H: QpHandler<Transport = Datagram>> OwnedQp<H> {
     /// [Closes](crate::Qp::close) the queue pair if it is not closed, and starts it again, empty,
-    /// on `port`, which has the number and the index with which it was created. Sleeps.
+    /// on `port`, which has the number with which it was created. Sleeps.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl<H: QpHandler<Transport = Datagram>> OwnedQp<H> {
         qp.pd.queue_pair_restarted()?;
         // SAFETY: By the type invariants, the queue pair is valid. It is drained.
         let started = to_result(unsafe {
-            sys::rdma_helper_datagram_restart(qp.raw, port.port.into(), port.qkey)
+            sys::rdma_helper_datagram_restart(qp.raw, port.port.into(), port.pkey_index, port.qkey)
         });
         if started.is_err() {
             qp.pd.queue_pair_drained();

@@ -150,6 +150,7 @@ pub(crate) fn datagrams(address: &SocketAddress) -> Result {
     let port = DatagramPort {
         port: 1,
         gid_index,
+        pkey_index: 0,
         qkey: KEY,
     };
     let (a, b) = (Node::create(&pd, &port)?, Node::create(&pd, &port)?);
@@ -250,6 +251,7 @@ fn refused(pd: &Arc<Pd>, address: &PortAddress, qp: &Qp<Node>) -> Result {
     let port = DatagramPort {
         port: 2,
         gid_index: 0,
+        pkey_index: 0,
         qkey: KEY,
     };
     let made = Node::create(&other, &port).err();

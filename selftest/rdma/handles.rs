@@ -39,6 +39,7 @@ impl Pair {
         let port = DatagramPort {
             port: 1,
             gid_index,
+            pkey_index: 0,
             qkey: KEY,
         };
         Ok(Self {

@@ -21,6 +21,34 @@ pub struct Wish {
     /// The bytes of the longest datagram with data (`ib_mtu=`), 256 to 4096; those of the port if
     /// there are none.
     pub mtu_bytes: Option<u32>,
+    /// The partition key (`ib_pkey=`); the first one of the port's table if there is none.
+    pub pkey: Option<u16>,
+}
+
+/// A place in the port's table of partition keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Its index in the table.
+    pub index: u16,
+    /// The key: 15 bits that name the partition, and [`FULL`](Self::FULL).
+    pub pkey: u16,
+}
+
+impl Partition {
+    /// The bit of a key which says that the port is a full member. Two that are not do not hear one
+    /// another.
+    const FULL: u16 = 0x8000;
+
+    /// The default partition, in which a port without a table is.
+    const DEFAULT: Self = Self {
+        index: 0,
+        pkey: 0xffff,
+    };
+
+    /// Returns whether the port is a full member.
+    pub const fn is_full(&self) -> bool {
+        self.pkey & Self::FULL != 0
+    }
 }
 
 /// The attributes of a port, as the device gives them.
@@ -60,6 +88,8 @@ pub enum Unusable {
     NoGidAt(u8),
     /// The table has no address that can be used.
     NoGid,
+    /// The table has no key of this partition.
+    NoPartition(u16),
     /// The datagrams of the port are shorter than what is asked for.
     Mtu {
         /// The length that is asked for, in bytes.
@@ -77,7 +107,7 @@ impl Unusable {
         match self {
             Self::NoDevice | Self::NoneActive(_) | Self::NoPort(_) => Errno::ENODEV,
             Self::Down(_) => Errno::ENETDOWN,
-            Self::NoGidAt(_) | Self::NoGid => Errno::EADDRNOTAVAIL,
+            Self::NoGidAt(_) | Self::NoGid | Self::NoPartition(_) => Errno::EADDRNOTAVAIL,
             Self::Mtu { .. } | Self::Short(_) => Errno::EMSGSIZE,
         }
     }
@@ -99,6 +129,12 @@ impl fmt::Display for Unusable {
                 write!(f, "ib_gid={index}: the port has no usable address there")
             }
             Self::NoGid => f.write_str("the port has no address for UDP packets (RoCE v2)"),
+            Self::NoPartition(pkey) => {
+                write!(
+                    f,
+                    "ib_pkey={pkey:#x}: the port is no member of this partition"
+                )
+            }
             Self::Mtu { wished, port } => {
                 write!(
                     f,
@@ -152,5 +188,25 @@ impl Wish {
             }
         };
         good.reduce(prefer).ok_or(Unusable::NoGid)
+    }
+
+    /// Returns the partition: that of the key which the mount has named, whose highest bit does not
+    /// count, in the place of a full member if there is one (as `ib_find_pkey()`); else the first
+    /// of the table.
+    pub fn partition(
+        &self,
+        mut table: impl Iterator<Item = Partition>,
+    ) -> Result<Partition, Unusable> {
+        let Some(pkey) = self.pkey else {
+            return Ok(table.next().unwrap_or(Partition::DEFAULT));
+        };
+        let name = |pkey: u16| pkey & !Partition::FULL;
+        let is_it = |entry: &Partition| name(pkey) != 0 && name(entry.pkey) == name(pkey);
+        let prefer = |best: Partition, next: Partition| match next.is_full() && !best.is_full() {
+            true => next,
+            false => best,
+        };
+        let found = table.filter(is_it).reduce(prefer);
+        found.ok_or(Unusable::NoPartition(pkey))
     }
 }

@@ -155,6 +155,7 @@ impl Rig {
         let port = DatagramPort {
             port: 1,
             gid_index,
+            pkey_index: 0,
             qkey: 0,
         };
         let cq =

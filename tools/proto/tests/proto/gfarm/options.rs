@@ -56,7 +56,7 @@ fn all_options_are_understood_and_shown_but_the_key() {
                 reconnect_timeout=0,connections=64,idle_timeout=1,open_files=9,ib_num_rrpc=1,\
                 ib_num_srpc=2,ib_mtu=1024,\
                 ib_gid=3,ib_port=2,ib_sl=4,ib_qkey=5,cc_timeout_ms=50,cc_share=100,\
-                cc_wait_ms=30000,cc_group=64";
+                 cc_wait_ms=30000,cc_group=64,ib_pkey=0x8001";
     let options = parse(text).unwrap();
     assert_eq!(options.key(), Some(&b"gfarm:alice"[..]));
     assert_eq!((options.uid(), options.gid()), (Some(0), Some(100)));
@@ -175,7 +175,8 @@ fn each_setting_has_a_range_and_says_so() {
             "-1".into(),
             "+1".into(),
         ];
-        wrong.extend(["1k", "0x1", " 1", "", "1\n"].map(String::from));
+        wrong.extend(["1k", "0x", "0x1g", " 1", "", "1\n"].map(String::from));
+        wrong.extend((!setting.is_hex()).then(|| "0x1".into()));
         let under = range.start().checked_sub(1);
         let under = under.filter(|under| *under != 0 || !has_zero);
         wrong.extend(under.map(|under| under.to_string()));
@@ -330,7 +331,10 @@ proptest! {
         for (setting, value) in Setting::ALL.iter().zip(&values) {
             let (low, high) = (*setting.range().start(), *setting.range().end());
             let value = low + value % (high - low + 1);
-            text += &format!(",{}={value}", setting.name());
+            text += &match setting.is_hex() {
+                true => format!(",{}={value:#x}", setting.name()),
+                false => format!(",{}={value}", setting.name()),
+            };
         }
         let shown = parse(&text).unwrap().to_string();
         for word in shown[1..].split(',') {

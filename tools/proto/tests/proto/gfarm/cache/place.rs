@@ -7,6 +7,7 @@ use proto::gfarm::cache::{
     place::{
         Entry,
         Facts,
+        Partition,
         Unusable,
         Wish, //
     },
@@ -16,6 +17,7 @@ const WISH: Wish = Wish {
     port: 1,
     gid_index: None,
     mtu_bytes: None,
+    pkey: None,
 };
 
 const FACTS: Facts = Facts {
@@ -155,5 +157,36 @@ fn an_address_that_is_named_is_that_one_or_none() {
             why.to_string(),
             format!("ib_gid={index}: the port has no usable address there")
         );
+    }
+}
+
+#[test]
+fn a_partition_is_that_of_the_key_as_a_full_member_if_it_can_be() {
+    let of = |pkey, table: &[u16]| {
+        let places = (0..).zip(table.iter().copied());
+        let table = places.map(|(index, pkey)| Partition { index, pkey });
+        let found = Wish { pkey, ..WISH }.partition(table);
+        found.map(|partition| (partition.index, partition.is_full()))
+    };
+    // The default partition as a limited member, as at most compute nodes.
+    let table = [0x7fff, 0x0001, 0x8001, 0x0002, 0, 0x8003, 0x0003];
+    assert_eq!(of(None, &table), Ok((0, false)));
+    assert_eq!(of(None, &[0xffff]), Ok((0, true)));
+    assert_eq!(of(None, &[]), Ok((0, true)));
+    for (pkey, found) in [
+        (0x8001, (2, true)),
+        (0x0001, (2, true)),
+        (0x8002, (3, false)),
+        (0x0003, (5, true)),
+        (0xffff, (0, false)),
+    ] {
+        assert_eq!(of(Some(pkey), &table), Ok(found), "{pkey:#x}");
+    }
+    // A place without a key is of no partition.
+    for pkey in [0x8004, 0x0004, 0x8000, 0x0000] {
+        let why = of(Some(pkey), &table).unwrap_err();
+        assert_eq!(why.errno().get(), 99);
+        let wanted = format!("ib_pkey={pkey:#x}: the port is no member of this partition");
+        assert_eq!(why.to_string(), wanted);
     }
 }
