@@ -50,13 +50,16 @@ pub struct PortAddress {
     pub port: u8,
     /// The index of this port's own global identifier.
     pub gid_index: u8,
+    /// The traffic class of a global routing header, which InfiniBand has between subnets only.
+    /// With RoCE version 2 it is that of the IP packet: six bits of DSCP, then two of ECN.
+    pub traffic_class: u8,
 }
 
 /// The number of routers that a datagram may pass.
 const HOP_LIMIT: u8 = 64;
 
 impl PortAddress {
-    /// Returns the address of a port of `device` itself, with service level 0.
+    /// Returns the address of a port of `device` itself, with service level and traffic class 0.
     ///
     /// # Errors
     ///
@@ -69,6 +72,7 @@ impl PortAddress {
             service_level: 0,
             port,
             gid_index,
+            traffic_class: 0,
         })
     }
 
@@ -81,11 +85,13 @@ impl PortAddress {
         let route = found.map_err(|_| EINVAL)?;
         Ok(sys::rdma_helper_peer {
             gid: self.gid.unwrap_or_default().0,
+            flow_label: route.flow_label,
             lid: route.lid,
             port: self.port,
             sl: self.service_level,
             gid_index: self.gid_index,
             hop_limit: HOP_LIMIT,
+            traffic_class: self.traffic_class,
             is_global: route.is_global,
         })
     }

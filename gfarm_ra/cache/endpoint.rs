@@ -196,6 +196,7 @@ pub(crate) struct Endpoint<I: Incoming> {
     pd: Arc<Pd>,
     counters: Arc<Counters>,
     port: DatagramPort,
+    traffic_class: u8,
     longest: FragmentLen,
     address: Address,
     #[pin]
@@ -308,6 +309,7 @@ impl<I: Incoming> Endpoint<I> {
                 pd,
                 counters: counters.clone(),
                 port,
+                traffic_class: found.traffic_class,
                 longest: found.longest,
                 address,
                 handles <- new_mutex!(handles, "Endpoint::handles"),
@@ -411,6 +413,7 @@ impl<I: Incoming> Endpoint<I> {
             service_level: to.sl(),
             port: self.port.port,
             gid_index: self.port.gid_index,
+            traffic_class: self.traffic_class,
         };
         let handle = AddressHandle::new(self.pd(), &address)?;
         let replaced = {

@@ -38,6 +38,8 @@ pub(crate) struct Place<'a> {
     pub(crate) wish: Wish,
     /// The service level.
     pub(crate) service_level: u8,
+    /// The traffic class.
+    pub(crate) traffic_class: u8,
     /// The key of the public queue pair.
     pub(crate) qkey: u32,
     /// The part of the network, if the mount names it.
@@ -59,6 +61,8 @@ pub(crate) struct Found {
     gid: [u8; 16],
     lid: u16,
     service_level: u8,
+    /// The traffic class of what is sent.
+    pub(super) traffic_class: u8,
 }
 
 impl Found {
@@ -134,6 +138,7 @@ impl Place<'_> {
             gid: entry.gid,
             lid: state.lid,
             service_level: self.service_level,
+            traffic_class: self.traffic_class,
             device,
         })
     }

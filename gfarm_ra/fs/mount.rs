@@ -375,6 +375,7 @@ fn node(
         device: device.as_deref(),
         wish,
         service_level: byte(options.get(Setting::IbSl))?,
+        traffic_class: byte(options.get(Setting::IbTclass))?,
         // Who has not seen the address of the node does not reach it.
         qkey: match options.get(Setting::IbQkey) {
             0 => random_qkey(random::number()),

@@ -52,10 +52,12 @@ pub enum Setting {
     CcGroup = 19,
     /// The partition key; 0 for the first one of the port's table.
     IbPkey = 20,
+    /// The traffic class.
+    IbTclass = 21,
 }
 
 /// The number of settings.
-pub const COUNT: usize = 20;
+pub const COUNT: usize = 22;
 
 impl Setting {
     /// The settings in the order of their numbers.
@@ -81,6 +83,7 @@ impl Setting {
         Self::CcWaitMs,
         Self::CcGroup,
         Self::IbPkey,
+        Self::IbTclass,
     ];
 
     /// The descriptors of a mount: a process of gfmd has 1024, the rest of which is
@@ -111,6 +114,7 @@ impl Setting {
             Self::CcWaitMs => "cc_wait_ms",
             Self::CcGroup => "cc_group",
             Self::IbPkey => "ib_pkey",
+            Self::IbTclass => "ib_tclass",
         }
     }
 
@@ -134,7 +138,7 @@ impl Setting {
             Self::IbNumRrpc | Self::IbNumSrpc => 1..=4096,
             // What InfiniBand and RoCE have.
             Self::IbMtu => 256..=4096,
-            Self::IbGid | Self::IbSl => 0..=self.byte_max(),
+            Self::IbGid | Self::IbSl | Self::IbTclass => 0..=self.byte_max(),
             Self::IbPort => 1..=self.byte_max(),
             // Only privileged programs may use keys with the highest bit.
             Self::IbQkey => 1..=i32::MAX as u32,
@@ -176,7 +180,8 @@ impl Setting {
             | Self::IbQkey
             | Self::CcShare
             | Self::CcGroup
-            | Self::IbPkey => 0,
+            | Self::IbPkey
+            | Self::IbTclass => 0,
             Self::CcTimeoutMs => 200,
             Self::CcWaitMs => 5000,
         }

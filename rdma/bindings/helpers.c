@@ -300,7 +300,7 @@ static void rdma_helper_ah_attr(struct ib_device *device, const struct rdma_help
 	rdma_ah_set_port_num(attr, to->port);
 	rdma_ah_set_sl(attr, to->sl);
 	if (to->is_global) {
-		rdma_ah_set_grh(attr, NULL, 0, to->gid_index, to->hop_limit, 0);
+		rdma_ah_set_grh(attr, NULL, to->flow_label, to->gid_index, to->hop_limit, to->traffic_class);
 		rdma_ah_set_dgid_raw(attr, (void *)to->gid);
 	}
 	if (attr->type == RDMA_AH_ATTR_TYPE_IB)

@@ -51,11 +51,13 @@ int rdma_helper_gid_at(struct ib_device *dev, u32 port, int index, u8 *gid, u32 
 /* Where a datagram goes. */
 struct rdma_helper_peer {
 	u8 gid[16];
+	u32 flow_label;
 	u16 lid;
 	u8 port;
 	u8 sl;
 	u8 gid_index;
 	u8 hop_limit;
+	u8 traffic_class;
 	bool is_global;
 };
 

@@ -27,6 +27,8 @@ pub struct Route {
     pub lid: u16,
     /// Whether packets have a global routing header.
     pub is_global: bool,
+    /// The flow label of the global routing header.
+    pub flow_label: u32,
 }
 
 /// The reason why a port cannot be reached.
@@ -62,9 +64,10 @@ pub fn route(
     match link {
         LinkLayer::Ethernet => match gid {
             None => Err(RouteError::NoGid),
-            Some(_) => Ok(Route {
+            Some(gid) => Ok(Route {
                 lid: 0,
                 is_global: true,
+                flow_label: flow_label(own_gid, gid),
             }),
         },
         LinkLayer::InfiniBand => {
@@ -73,7 +76,30 @@ pub fn route(
             }
             let prefix = |gid: &[u8; 16]| gid.first_chunk::<PREFIX_LEN>().copied();
             let is_global = gid.is_some_and(|gid| prefix(gid) != prefix(own_gid));
-            Ok(Route { lid, is_global })
+            Ok(Route {
+                lid,
+                is_global,
+                flow_label: 0,
+            })
         }
     }
+}
+
+/// The bits of a flow label.
+const FLOW_LABEL: u64 = 0xf_ffff;
+
+/// Returns a flow label for all packets from one port of Ethernet to another: 1 to 2^20 - 1.
+///
+/// Adapters make the UDP source port of RoCE version 2 of it, by which switches choose among paths:
+/// with 0 some take one port for all datagrams, and so all go by the same link. Those of a pair of
+/// ports stay on one path, and in order.
+fn flow_label(own_gid: &[u8; 16], gid: &[u8; 16]) -> u32 {
+    // FNV-1a.
+    let bytes = own_gid.iter().chain(gid);
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let folded = (hash ^ hash.wrapping_shr(20) ^ hash.wrapping_shr(40)) & FLOW_LABEL;
+    // CAST: 20 bits.
+    (folded as u32).max(1)
 }

@@ -9,6 +9,7 @@ namespace rxe takes every address of the machine for its own device's, so two de
 """
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests.gfarm_cache_machines import BACK_SECONDS, LATE_SECONDS, alive, gid_index, shares
 from vmlab.tests.gfarm_cache_readers import MIB, acquaint, end, put, start
+from vmlab.trace import FOLDER, MOUNT
 
 SMP = 2
 TIER = tier.ALL
@@ -102,6 +104,46 @@ def during(found: Sequence[Node], name: str, deed: str) -> list[dict[str, Any]]:
         raise ByChance("they have read all before it happened")
     found[0].machine.run(deed, 30)
     return end(job, found, name)
+
+
+# What the device is asked for: the flow label and the traffic class of an address (struct rdma_ah_attr).
+PROBE = "p:ah rxe_create_ah label=+24(+0(%si)):u32 class=+30(+0(%si)):u8"
+# What comes and goes by RoCE v2: source, and byte 1 of the IP header.
+LISTEN = """
+import socket, sys, time
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+link.bind((sys.argv[1], 0))
+link.settimeout(0.2)
+end, seen = time.monotonic() + 6, set()
+while time.monotonic() < end:
+    try:
+        packet = link.recv(256)[14:]
+    except TimeoutError:
+        continue
+    if packet[0] == 0x45 and packet[9] == 17 and packet[22:24] == (4791).to_bytes(2, "big"):
+        seen.add((socket.inet_ntoa(packet[12:16]), packet[1]))
+print(sorted(seen))
+"""
+
+
+@needs(machines=1, timeout=300)
+def test_what_is_sent_has_a_traffic_class_and_a_flow_label(vm: Lab) -> None:
+    """All packets of a node have the class of its option; each pair of ports has a label of its own, and none is 0."""
+    servers = join(vm)
+    vm.server.run(f"{MOUNT}; cd {FOLDER}; echo '{PROBE}' >> kprobe_events; echo 1 > events/kprobes/ah/enable")
+    vm.defer(vm.server.run, f"cd {FOLDER}; echo 0 > events/kprobes/ah/enable; echo > kprobe_events; echo > trace")
+    with nodes(servers, (LEFT, ",ib_tclass=104"), (RIGHT, "")) as found:
+        acquaint(found)
+        digest = put(servers, "classes", MIB)
+        job = vm.server.start_job(f"python3 -I -S - veth0 <<'EOF'\n{LISTEN}EOF", 60)
+        for node in found[::-1]:
+            eq(node.sha256("classes"), digest, "the file")
+        said = job.wait(60)
+        eq(said.out.strip(), str([("10.0.7.1", 104), ("10.0.7.2", 0)]), "classes on the wire")
+    asked = set(re.findall(r"label=(\d+) class=(\d+)", vm.server.read(f"{FOLDER}/trace")))
+    # Each of the two sends to itself, by no packet, and to the other.
+    eq(len({label for label, _ in asked}), 4, f"flow labels: {asked}")
+    ok(all(0 < int(label) < 1 << 20 for label, _ in asked), f"flow labels: {asked}")
 
 
 @needs(machines=1, timeout=400)

@@ -32,6 +32,7 @@ REFUSED = {
     f"{CC_KEY},ib_gid=256": "ib_gid=256 is not in 0..=255",
     f"{CC_KEY},ib_port=0": "ib_port=0 is not in 1..=255",
     f"{CC_KEY},ib_sl=16": "ib_sl=16 is not in 0..=15",
+    f"{CC_KEY},ib_tclass=256": "ib_tclass=256 is not in 0..=255",
     f"{CC_KEY},ib_qkey=2147483648": "ib_qkey=2147483648 is not in 1..=2147483647, nor 0",
     f"{CC_KEY},ib_devname={'x' * 32}": "is not a device's name of up to 31 bytes",
     f"{CC_KEY},cc_timeout_ms=49": "cc_timeout_ms=49 is not in 50..=2000",

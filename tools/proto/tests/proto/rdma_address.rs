@@ -6,6 +6,7 @@ use proto::rdma::{
     address::{route, LinkLayer, Route, RouteError},
     header::{source_gid, HeaderKind},
 };
+use std::collections::HashSet;
 
 /// Link-local, with the default prefix of InfiniBand.
 const OWN: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 3, 0, 0, 0, 1];
@@ -20,6 +21,7 @@ fn infiniband_within_a_subnet_has_no_global_header() {
         let wanted = Route {
             lid: 7,
             is_global: false,
+            flow_label: 0,
         };
         assert_eq!(found, Ok(wanted), "{gid:?}");
     }
@@ -30,6 +32,7 @@ fn infiniband_between_subnets_has_a_global_header_and_the_routers_lid() {
     let wanted = Route {
         lid: 0xbfff,
         is_global: true,
+        flow_label: 0,
     };
     let found = route(LinkLayer::InfiniBand, &OWN, Some(&FAR), 0xbfff, 15);
     assert_eq!(found, Ok(wanted));
@@ -48,17 +51,37 @@ fn infiniband_needs_the_lid_of_a_port() {
 #[test]
 fn ethernet_is_always_global_and_has_no_lid() {
     for gid in [&NEAR, &FAR, &OWN] {
-        let found = route(LinkLayer::Ethernet, &OWN, Some(gid), 7, 0);
-        let wanted = Route {
-            lid: 0,
-            is_global: true,
-        };
-        assert_eq!(found, Ok(wanted));
+        let found = route(LinkLayer::Ethernet, &OWN, Some(gid), 7, 0).unwrap();
+        assert_eq!((found.lid, found.is_global), (0, true));
     }
     for gid in [None, Some(&[0; 16])] {
         let found = route(LinkLayer::Ethernet, &OWN, gid, 7, 0);
         assert_eq!(found, Err(RouteError::NoGid));
     }
+}
+
+/// The port that the kernel makes of a flow label (`rdma_flow_label_to_udp_sport()`).
+fn udp_source_port(flow_label: u32) -> u32 {
+    ((flow_label & 0x3fff) ^ ((flow_label & 0xf_c000) >> 14)) | 0xc000
+}
+
+#[test]
+fn ethernet_has_a_flow_label_for_each_pair_of_ports() {
+    let label = |own, gid: [u8; 16]| {
+        let found = route(LinkLayer::Ethernet, own, Some(&gid), 0, 0).unwrap();
+        assert!((1..1 << 20).contains(&found.flow_label));
+        found.flow_label
+    };
+    // The nodes of a cluster: their addresses differ in the last two bytes.
+    let mut gid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 0];
+    let mut ports = HashSet::new();
+    for number in 0..1000_u16 {
+        gid[14..].copy_from_slice(&number.to_be_bytes());
+        assert_eq!(label(&OWN, gid), label(&OWN, gid), "stays the same");
+        ports.insert(udp_source_port(label(&OWN, gid)));
+    }
+    assert!(ports.len() > 900, "{} ports for 1000 nodes", ports.len());
+    assert_ne!(label(&OWN, NEAR), label(&NEAR, NEAR));
 }
 
 #[test]
