@@ -5,7 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `place` | the device and the port |
-//! | `endpoint` | the public queue pair: messages that come and go |
+//! | `endpoint`, `handles` | the public queue pair: messages that come and go, and where to |
 //! | `membership` | what it tells others of itself, and what they tell |
 //! | `message_pool` | memory for the messages of `membership` |
 //! | `peers` | the other nodes, under a lock |
@@ -26,6 +26,7 @@ mod attached;
 mod chunk_read;
 mod counters;
 mod endpoint;
+mod handles;
 mod in_flight;
 mod inbox;
 mod membership;

@@ -41,8 +41,9 @@ pub trait PortEvents: Send + Sync {
     /// Handles a device that has failed (`IB_EVENT_DEVICE_FATAL`): it executes nothing any more.
     /// Most drivers remove it later, and add it again.
     fn device_failed(&self, _device: DeviceId) {}
-    /// Handles a port (from 1) of the device whose identifiers have changed: the local one, or the
-    /// table of global ones, in which each may have another index.
+    /// Handles a port (from 1) of the device whose identifiers or partitions may have changed: the
+    /// local one, or the tables of global ones and of partition keys, in which each may have
+    /// another index; or whose subnet manager has clients register anew.
     fn addresses_changed(&self, _device: DeviceId, _port: u32) {}
     /// Handles the removal of a device, which waits until all objects on it are dropped.
     fn device_removed(&self, _device: DeviceId) {}
@@ -129,7 +130,10 @@ unsafe extern "C" fn handle(_raw: *mut sys::ib_event_handler, event: *mut sys::i
     match kind {
         sys::ib_event_type_IB_EVENT_PORT_ACTIVE => tell(|l| l.port_up(device, port)),
         sys::ib_event_type_IB_EVENT_PORT_ERR => tell(|l| l.port_down(device, port)),
-        sys::ib_event_type_IB_EVENT_GID_CHANGE | sys::ib_event_type_IB_EVENT_LID_CHANGE => {
+        sys::ib_event_type_IB_EVENT_GID_CHANGE
+        | sys::ib_event_type_IB_EVENT_LID_CHANGE
+        | sys::ib_event_type_IB_EVENT_PKEY_CHANGE
+        | sys::ib_event_type_IB_EVENT_CLIENT_REREGISTER => {
             tell(|l| l.addresses_changed(device, port));
         }
         sys::ib_event_type_IB_EVENT_DEVICE_FATAL => tell(|l| l.device_failed(device)),

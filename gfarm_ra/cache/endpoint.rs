@@ -3,7 +3,6 @@
 //! The public queue pair of a mount: messages of other nodes come here, and go from here.
 
 use kernel::{
-    alloc::KVVec,
     new_mutex, new_spinlock,
     prelude::*,
     sync::{
@@ -22,8 +21,10 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicBool,
+            AtomicU32,
             Ordering::{
                 Acquire,
+                Relaxed,
                 Release, //
             }, //
         },
@@ -54,7 +55,14 @@ use rdma::{
 
 use super::{
     counters::Counters,
-    place::Found, //
+    handles::{
+        Handles,
+        HANDLES, //
+    },
+    place::{
+        Found,
+        Local, //
+    }, //
 };
 use crate::proto::cache::{
     address::{
@@ -63,6 +71,7 @@ use crate::proto::cache::{
     },
     counter::Counter,
     fragment::FragmentLen,
+    place::Unusable,
     wire::DATAGRAM_LEN_MAX, //
 };
 
@@ -71,10 +80,6 @@ const WHOLE_LEN: usize = GRH_LEN as usize + DATAGRAM_LEN_MAX;
 
 /// The messages that are on their way at a time.
 const SENDS: u32 = 64;
-
-/// The handles of addresses that are kept, and among how many an address has its place.
-const HANDLES: usize = 4096;
-const WAYS: usize = 8;
 
 /// The receives that are posted at a time.
 const BATCH: u32 = 4;
@@ -195,73 +200,14 @@ pub(crate) struct Endpoint<I: Incoming> {
     outbox: Arc<Outbox>,
     pd: Arc<Pd>,
     counters: Arc<Counters>,
-    port: DatagramPort,
-    traffic_class: u8,
-    longest: FragmentLen,
-    address: Address,
+    found: Found,
+    /// The port as it was seen last, and the address of the queue pair.
+    #[pin]
+    local: SpinLock<Local>,
+    /// The index of the partition with which the queue pair was started.
+    pkey_index: AtomicU32,
     #[pin]
     handles: Mutex<Handles>,
-}
-
-/// The handles of addresses. A new one replaces the one of its group that was made first, which the
-/// domain destroys when no send uses it any more.
-struct Handles {
-    places: KVVec<Option<Known>>,
-    made: u64,
-}
-
-struct Known {
-    port: Port,
-    service_level: u8,
-    handle: AddressHandle,
-    order: u64,
-}
-
-impl Handles {
-    fn new() -> Result<Self> {
-        let mut places = KVVec::with_capacity(HANDLES, GFP_KERNEL)?;
-        for _ in 0..HANDLES {
-            places.push(None, GFP_KERNEL)?;
-        }
-        Ok(Self { places, made: 0 })
-    }
-
-    fn group(&mut self, to: &Address) -> &mut [Option<Known>] {
-        let group = to.port().hash() as usize % (HANDLES / WAYS);
-        let begin = group.saturating_mul(WAYS);
-        let group = self.places.get_mut(begin..begin.saturating_add(WAYS));
-        group.unwrap_or_default()
-    }
-
-    fn place(&mut self, to: &Address) -> Option<&mut Option<Known>> {
-        let is_it = |known: &Known| known.port == to.port() && known.service_level == to.sl();
-        let mut places = self.group(to).iter_mut();
-        places.find(|place| place.as_ref().is_some_and(is_it))
-    }
-
-    fn find(&mut self, to: &Address) -> Option<AddressHandle> {
-        let known = self.place(to)?.as_ref();
-        known.map(|known| known.handle.clone())
-    }
-
-    fn remove(&mut self, to: &Address) -> Option<Known> {
-        self.place(to)?.take()
-    }
-
-    /// Adds a handle, and returns the one that it replaces.
-    fn add(&mut self, to: &Address, handle: AddressHandle) -> Option<Known> {
-        self.made = self.made.saturating_add(1);
-        let known = Known {
-            port: to.port(),
-            service_level: to.sl(),
-            handle,
-            order: self.made,
-        };
-        let places = self.group(to).iter_mut();
-        // One that is free comes before all others.
-        let place = places.min_by_key(|place| place.as_ref().map_or(0, |known| known.order));
-        place.and_then(|place| place.replace(known))
-    }
 }
 
 impl<I: Incoming> Endpoint<I> {
@@ -272,12 +218,12 @@ impl<I: Incoming> Endpoint<I> {
     /// Returns an error of the device if it has not enough of something, `ENOMEM` if an allocation
     /// fails.
     pub(crate) fn new(
-        found: &Found,
+        found: Found,
         receives: u32,
         incoming: Arc<I>,
         counters: &Arc<Counters>,
     ) -> Result<Arc<Self>> {
-        let (device, port) = (&found.device, found.port);
+        let device = &found.device;
         let receives = receives.next_multiple_of(BATCH).max(BATCH);
         let pd = Pd::new(device)?;
         let config = QpConfig::new(SENDS, receives, receives.saturating_add(SENDS));
@@ -292,7 +238,7 @@ impl<I: Incoming> Endpoint<I> {
             outbox: outbox.clone(),
             receives,
         };
-        let qp = Qp::datagram(&pd, (&cq, &cq), &config, &port, public)?;
+        let qp = Qp::datagram(&pd, (&cq, &cq), &config, &found.port(), public)?;
         // Room for any datagram: one that is too long for its receive may stop a queue pair.
         let whole_bytes = GRH_LEN.saturating_add(found.mtu_bytes);
         let ring = RecvRing::new(&qp, receives, BATCH, whole_bytes)?;
@@ -300,7 +246,7 @@ impl<I: Incoming> Endpoint<I> {
         if let Some(ring) = qp.handler().ring.as_ref() {
             ring.post(&qp)?;
         }
-        let address = found.address(qp.number()).ok_or(EINVAL)?;
+        let local = found.local(qp.number()).ok_or(EINVAL)?;
         let handles = Handles::new()?;
         Arc::pin_init(
             pin_init!(Self {
@@ -308,10 +254,9 @@ impl<I: Incoming> Endpoint<I> {
                 outbox,
                 pd,
                 counters: counters.clone(),
-                port,
-                traffic_class: found.traffic_class,
-                longest: found.longest,
-                address,
+                pkey_index: AtomicU32::new(local.port.pkey_index.into()),
+                local <- new_spinlock!(local, "Endpoint::local"),
+                found,
                 handles <- new_mutex!(handles, "Endpoint::handles"),
             }),
             GFP_KERNEL,
@@ -328,15 +273,23 @@ impl<I: Incoming> Endpoint<I> {
         self.qp.lock().close()
     }
 
-    /// Starts the queue pair again, with the same number, if it has failed: what was on its way is
-    /// lost. rxe stops a queue pair whose packet it cannot hand on, for want of memory or because
-    /// the link goes down at that moment. Sleeps. Not after [`close`](Self::close).
+    /// Starts the queue pair again, with the same number, if it has failed, or its partition has
+    /// another index: what was on its way is lost. rxe stops a queue pair whose packet it cannot
+    /// hand on, for want of memory or because the link goes down at that moment. Sleeps. Not after
+    /// [`close`](Self::close).
     pub(crate) fn restart_failed(&self) {
+        let port = self.port();
+        let index = u32::from(port.pkey_index);
+        let has_moved = self.pkey_index.load(Relaxed) != index;
+        if has_moved {
+            self.outbox.fail();
+        }
         if !self.outbox.is_down() {
             return;
         }
         let mut qp = self.qp.lock();
-        let started = qp.restart(&self.port).and_then(|()| {
+        let started = qp.restart(&port).and_then(|()| {
+            self.pkey_index.store(index, Relaxed);
             // The queue pair is empty, and its handlers have returned: none can set it again.
             self.outbox.is_down.store(false, Release);
             match qp.handler().ring.as_ref() {
@@ -348,7 +301,7 @@ impl<I: Incoming> Endpoint<I> {
             // It is tried again.
             self.outbox.fail();
         }
-        if LOG.allow().is_none() {
+        if has_moved && started.is_ok() || LOG.allow().is_none() {
             return;
         }
         let number = qp.number();
@@ -362,7 +315,27 @@ impl<I: Incoming> Endpoint<I> {
 
     /// Returns the address of this node.
     pub(crate) fn address(&self) -> Address {
-        self.address
+        self.local.lock().address
+    }
+
+    /// Looks at the port anew; returns the address of the queue pair if that has changed. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the port cannot be used now.
+    pub(crate) fn look(&self) -> Result<Option<Address>, Unusable> {
+        let old = *self.local.lock();
+        let new = self.found.look_again(&old)?;
+        if new == old {
+            return Ok(None);
+        }
+        *self.local.lock() = new;
+        for place in 0..HANDLES {
+            let old = self.handles.lock().take(place);
+            // Not under the lock: the device may take its time.
+            drop(old);
+        }
+        Ok((new.address != old.address).then_some(new.address))
     }
 
     /// Returns the domain of the queue pair.
@@ -371,13 +344,13 @@ impl<I: Incoming> Endpoint<I> {
     }
 
     /// Returns the port, for queue pairs of data.
-    pub(crate) fn port(&self) -> &DatagramPort {
-        &self.port
+    pub(crate) fn port(&self) -> DatagramPort {
+        self.local.lock().port
     }
 
     /// Returns the longest fragments that are sent and asked for.
     pub(crate) fn longest(&self) -> FragmentLen {
-        self.longest
+        self.found.longest
     }
 
     /// Returns what counts what happens here.
@@ -406,20 +379,24 @@ impl<I: Incoming> Endpoint<I> {
         if let Some(handle) = self.handles.lock().find(to) {
             return Ok(handle);
         }
-        let gid = Gid(to.gid());
+        let (gid, port) = (Gid(to.gid()), self.port());
         let address = PortAddress {
             gid: (gid != Gid::default()).then_some(gid),
             lid: to.lid(),
             service_level: to.sl(),
-            port: self.port.port,
-            gid_index: self.port.gid_index,
-            traffic_class: self.traffic_class,
+            port: port.port,
+            gid_index: port.gid_index,
+            traffic_class: self.found.traffic_class,
         };
         let handle = AddressHandle::new(self.pd(), &address)?;
         let replaced = {
             let mut handles = self.handles.lock();
             // Another task may have made one meanwhile.
             if let Some(handle) = handles.find(to) {
+                return Ok(handle);
+            }
+            // Or the port has changed, and with it all handles.
+            if self.port() != port {
                 return Ok(handle);
             }
             handles.add(to, handle.clone())

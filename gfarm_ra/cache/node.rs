@@ -186,9 +186,9 @@ impl Node {
         let (incoming, counters) = (this.shared.clone(), &this.shared.counters);
         // The device cannot go unnoticed from here on.
         let found = place()?;
-        let endpoint = Endpoint::new(&found, limits.serving.into(), incoming, counters)?;
-        let peers = Peers::new(me, endpoint.address(), found.group)?;
-        drop(found);
+        let group = found.group;
+        let endpoint = Endpoint::new(found, limits.serving.into(), incoming, counters)?;
+        let peers = Peers::new(me, endpoint.address(), group)?;
         let owner = Owner::new(&peers)?;
         let in_flight = ReadsInFlight::new()?;
         let secret = &this.shared.secret;
@@ -407,6 +407,10 @@ impl PortEvents for Shared {
     }
 
     fn port_down(&self, device: DeviceId, port: u32) {
+        self.port(device, port);
+    }
+
+    fn addresses_changed(&self, device: DeviceId, port: u32) {
         self.port(device, port);
     }
 

@@ -4,11 +4,12 @@
 
 use kernel::{
     alloc::KVVec,
-    new_mutex,
+    new_mutex, new_spinlock,
     prelude::*,
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLock, //
     },
 };
 use kernel_ext::{
@@ -66,7 +67,8 @@ fn drawn() -> u32 {
 /// The peers of a node.
 #[pin_data]
 pub(crate) struct Peers {
-    me: Holder,
+    #[pin]
+    me: SpinLock<Holder>,
     #[pin]
     table: Mutex<Table>,
 }
@@ -87,7 +89,7 @@ impl Peers {
         let me = Holder { node, address };
         Arc::pin_init(
             pin_init!(Self {
-                me,
+                me <- new_spinlock!(me, "Peers::me"),
                 table <- new_mutex!(table, "Peers::table"),
             }),
             GFP_KERNEL,
@@ -96,7 +98,13 @@ impl Peers {
 
     /// Returns this node.
     pub(crate) fn me(&self) -> Holder {
-        self.me
+        *self.me.lock()
+    }
+
+    /// Takes note that this node has another address, of which all are to be told.
+    pub(crate) fn moved(&self, address: Address) {
+        self.me.lock().address = address;
+        self.table.lock().moved(address, now_us());
     }
 
     /// Looks at the table, or changes it.
@@ -113,8 +121,9 @@ impl Peers {
 
     /// Returns a node with its address.
     pub(crate) fn holder(&self, node: NodeId) -> Option<Holder> {
-        if node == self.me.node {
-            return Some(self.me);
+        let me = self.me();
+        if node == me.node {
+            return Some(me);
         }
         let table = self.table.lock();
         let address = table.get(node)?.address();

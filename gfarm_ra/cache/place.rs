@@ -46,29 +46,79 @@ pub(crate) struct Place<'a> {
     pub(crate) group: Option<Group>,
 }
 
+/// A queue pair of the node, as others reach it, and its port.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Local {
+    /// The port, with the key of the public queue pair.
+    pub(super) port: DatagramPort,
+    /// The address of the queue pair.
+    pub(super) address: Address,
+}
+
+/// The identifiers of a port.
+struct Identity {
+    gid_index: u8,
+    gid: [u8; 16],
+    lid: u16,
+    partition: Partition,
+}
+
 /// A port that can be used.
 pub(crate) struct Found {
     /// The device.
     pub(crate) device: Device,
-    /// The port, with the key of the public queue pair.
-    pub(crate) port: DatagramPort,
     /// The bytes of its longest datagram.
     pub(crate) mtu_bytes: u32,
     /// The longest fragments.
     pub(crate) longest: FragmentLen,
-    /// The part of the network that the port is in.
+    /// The part of the network that the port was in at the mount.
     pub(crate) group: Group,
-    gid: [u8; 16],
-    lid: u16,
-    service_level: u8,
     /// The traffic class of what is sent.
     pub(super) traffic_class: u8,
+    wish: Wish,
+    identity: Identity,
+    qkey: u32,
+    service_level: u8,
 }
 
 impl Found {
-    /// Returns the address of a queue pair on it.
-    pub(super) fn address(&self, qpn: u32) -> Option<Address> {
-        Address::new(self.gid, self.lid, qpn, self.port.qkey, self.service_level)
+    /// Returns the port, with the key of the public queue pair.
+    pub(super) fn port(&self) -> DatagramPort {
+        self.port_as(&self.identity)
+    }
+
+    /// Returns a queue pair on it, as it was found.
+    pub(super) fn local(&self, qpn: u32) -> Option<Local> {
+        self.local_as(&self.identity, qpn)
+    }
+
+    /// Looks at the port of a queue pair anew. Sleeps.
+    pub(super) fn look_again(&self, present: &Local) -> Result<Local, Unusable> {
+        let address = &present.address;
+        let seen = state(&self.device, &self.wish)?;
+        if !seen.1.is_active {
+            return Err(Unusable::Down(self.wish.port));
+        }
+        let identity = identity(&self.device, &self.wish, &seen, Some(&address.gid()))?;
+        let local = self.local_as(&identity, address.qpn());
+        local.ok_or(Unusable::NoGid)
+    }
+
+    fn port_as(&self, identity: &Identity) -> DatagramPort {
+        DatagramPort {
+            port: self.wish.port,
+            gid_index: identity.gid_index,
+            pkey_index: identity.partition.index,
+            qkey: self.qkey,
+        }
+    }
+
+    fn local_as(&self, identity: &Identity, qpn: u32) -> Option<Local> {
+        let Identity { gid, lid, .. } = *identity;
+        Some(Local {
+            port: self.port_as(identity),
+            address: Address::new(gid, lid, qpn, self.qkey, self.service_level)?,
+        })
     }
 }
 
@@ -107,18 +157,11 @@ impl Place<'_> {
     }
 
     fn look(&self, device: Device) -> Result<Found, Unusable> {
-        let number = self.wish.port;
-        let state = device.port(number).map_err(|_| Unusable::NoPort(number))?;
-        let facts = Facts {
-            is_active: state.is_active,
-            is_infiniband: state.link == LinkLayer::InfiniBand,
-            mtu_bytes: state.active_mtu_bytes,
-        };
-        let longest = self.wish.fragments(&facts)?;
-        let entry = self.wish.address(&facts, table(&device, number, &state))?;
-        let partition = self.wish.partition(pkeys(&device, number, &state))?;
-        if !partition.is_full() {
-            let (device, pkey) = (device.name(), partition.pkey);
+        let seen = state(&device, &self.wish)?;
+        let longest = self.wish.fragments(&seen.1)?;
+        let identity = identity(&device, &self.wish, &seen, None)?;
+        if !identity.partition.is_full() {
+            let (device, pkey) = (device.name(), identity.partition.pkey);
             pr_warn!(
                 "{}: the port is a limited member of its partition ({pkey:#06x}): nodes that are, \
                  too, do not hear it\n",
@@ -126,22 +169,47 @@ impl Place<'_> {
             );
         }
         Ok(Found {
-            port: DatagramPort {
-                port: number,
-                gid_index: entry.index,
-                pkey_index: partition.index,
-                qkey: self.qkey,
-            },
-            mtu_bytes: state.active_mtu_bytes,
+            mtu_bytes: seen.0.active_mtu_bytes,
             longest,
-            group: self.group.unwrap_or(Group::of_port(entry.gid, state.lid)),
-            gid: entry.gid,
-            lid: state.lid,
-            service_level: self.service_level,
+            group: self
+                .group
+                .unwrap_or(Group::of_port(identity.gid, identity.lid)),
             traffic_class: self.traffic_class,
+            wish: self.wish,
+            identity,
+            qkey: self.qkey,
+            service_level: self.service_level,
             device,
         })
     }
+}
+
+/// Returns the attributes of the port that is asked for. Sleeps.
+fn state(device: &Device, wish: &Wish) -> Result<(PortState, Facts), Unusable> {
+    let number = wish.port;
+    let state = device.port(number).map_err(|_| Unusable::NoPort(number))?;
+    let facts = Facts {
+        is_active: state.is_active,
+        is_infiniband: state.link == LinkLayer::InfiniBand,
+        mtu_bytes: state.active_mtu_bytes,
+    };
+    Ok((state, facts))
+}
+
+/// Returns the identifiers that a port has for a node, whose GID is `present`, if it has one yet.
+fn identity(
+    device: &Device,
+    wish: &Wish,
+    (state, facts): &(PortState, Facts),
+    present: Option<&[u8; 16]>,
+) -> Result<Identity, Unusable> {
+    let entry = wish.address(facts, table(device, wish.port, state), present)?;
+    Ok(Identity {
+        gid_index: entry.index,
+        gid: entry.gid,
+        lid: state.lid,
+        partition: wish.partition(pkeys(device, wish.port, state))?,
+    })
 }
 
 /// Returns the addresses of a port.

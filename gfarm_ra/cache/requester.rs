@@ -109,7 +109,7 @@ impl DataQp {
         // The worker of the read takes what has come when it has the reply.
         let cq = Cq::polled_with_notify(device, entries, inbox.qp_index().into(), inbox.clone())?;
         let landed = Landed(inbox.clone());
-        let qp = ReceiveQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, landed)?;
+        let qp = ReceiveQp::new(endpoint.pd(), &cq, &endpoint.port(), fragments_max, landed)?;
         Ok(Self { qp, cq, inbox })
     }
 }
@@ -441,7 +441,8 @@ impl<I: Incoming> Requests<I> {
     fn data_qp(&self) -> Option<DataQp> {
         let inbox = {
             let mut data_qps = self.data_qps.lock();
-            if let Some(data_qp) = data_qps.idle.pop() {
+            if let Some(mut data_qp) = data_qps.idle.pop() {
+                data_qp.qp.set_partition(self.endpoint.port().pkey_index);
                 return Some(data_qp);
             }
             data_qps.unmade.pop()?

@@ -127,7 +127,7 @@ impl Sender {
         let sent = Sent {
             done: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
         };
-        let qp = SendQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, sent)?;
+        let qp = SendQp::new(endpoint.pd(), &cq, &endpoint.port(), fragments_max, sent)?;
         // CAST: 256.
         let folios = Folios::new(PAGES as u16)?;
         Ok(Self { qp, folios })
@@ -280,7 +280,8 @@ impl<I: Incoming> Responder<I> {
     fn sender(&self) -> Option<Sender> {
         let left = {
             let mut senders = self.senders.lock();
-            if let Some(sender) = senders.idle.pop() {
+            if let Some(mut sender) = senders.idle.pop() {
+                sender.qp.set_partition(self.endpoint.port().pkey_index);
                 return Some(sender);
             }
             let left = senders.unmade.checked_sub(1)?;

@@ -128,6 +128,8 @@ pub(super) trait Counted: QpHandler<Transport = Datagram> {
 pub(super) struct Queue<H: Counted> {
     qp: OwnedQp<H>,
     port: DatagramPort,
+    /// The index of the partition with which the queue pair was started.
+    pkey_index: u16,
     dirty: bool,
     /// [`None`] during a transfer.
     buffer: Option<SgBuffer>,
@@ -145,6 +147,7 @@ impl<H: Counted> Queue<H> {
         let queue = Self {
             qp,
             port,
+            pkey_index: port.pkey_index,
             dirty: false,
             buffer,
         };
@@ -153,6 +156,15 @@ impl<H: Counted> Queue<H> {
 
     pub(super) fn qp(&self) -> &OwnedQp<H> {
         &self.qp
+    }
+
+    /// Has the next transfer begin on the partition of this index.
+    pub(super) fn set_partition(&mut self, pkey_index: u16) {
+        self.port.pkey_index = pkey_index;
+    }
+
+    fn has_moved(&self) -> bool {
+        self.pkey_index != self.port.pkey_index
     }
 
     /// Makes the queue pair ready for a transfer, under another key. Datagrams with the old one
@@ -165,16 +177,18 @@ impl<H: Counted> Queue<H> {
     pub(super) fn prepare(&mut self, qkey: u32) -> Result {
         self.port.qkey = qkey;
         if !self.dirty {
-            let has_failed = self.qp.handler().pending().has_failed();
-            if !has_failed && self.qp.set_qkey(qkey).is_ok() {
+            let is_ready = !self.qp.handler().pending().has_failed() && !self.has_moved();
+            if is_ready && self.qp.set_qkey(qkey).is_ok() {
                 return Ok(());
             }
-            // The device has given it up since the last transfer.
+            // The device has given it up since the last transfer, or the partition is another one,
+            // which no other way leads to.
             self.taint()?;
         }
         self.qp.restart(&self.port)?;
         // INVARIANT: It was started just now.
         self.dirty = false;
+        self.pkey_index = self.port.pkey_index;
         Ok(())
     }
 
@@ -184,7 +198,7 @@ impl<H: Counted> Queue<H> {
     ///
     /// Those of [`prepare`](Self::prepare).
     pub(super) fn prepare_same(&mut self) -> Result {
-        match self.dirty {
+        match self.dirty || self.has_moved() {
             true => self.prepare(self.port.qkey),
             false => Ok(()),
         }

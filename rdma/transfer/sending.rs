@@ -250,6 +250,12 @@ impl<H: SendEvents> SendQp<H> {
         })
     }
 
+    /// Has the next transfer begin on the partition of this index of the port's table, where the
+    /// last one was on another.
+    pub fn set_partition(&mut self, pkey_index: u16) {
+        self.queue.set_partition(pkey_index);
+    }
+
     /// Returns the handler.
     pub fn handler(&self) -> &H {
         &self.queue.qp().handler().events

@@ -24,7 +24,8 @@ use crate::{
             Cut, //
         },
         counter::Counter,
-        excluded::EXCLUDED_MAX, //
+        excluded::EXCLUDED_MAX,
+        place::Unusable, //
     }, //
 };
 
@@ -39,9 +40,15 @@ impl<I: Incoming> Requests<I> {
     pub(in crate::cache) fn look_at_port(&self) {
         // Who looks last takes note last.
         let _looking = self.looking.lock();
-        let device = self.endpoint.pd().device();
-        if let Ok(port) = device.port(self.endpoint.port().port) {
-            self.changed(self.peer_timings.port(!port.is_active));
+        let seen = self.endpoint.look();
+        if let Ok(Some(address)) = seen {
+            pr_warn!("the address of a node is another one now: {address}\n");
+            self.peers.moved(address);
+        }
+        // The queue pair may have to be started on another partition.
+        self.membership.look();
+        if !matches!(seen, Err(Unusable::NoPort(_))) {
+            self.changed(self.peer_timings.port(seen.is_err()));
         }
     }
 

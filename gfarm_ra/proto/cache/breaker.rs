@@ -40,7 +40,7 @@ const SOON_US: u64 = 2_000_000;
 pub enum Cut {
     /// The device has failed.
     Device,
-    /// The port is down.
+    /// The port is down, or is not any more what the mount asks for.
     Port,
     /// Nodes have been silent, and none has answered since.
     Silence,
@@ -50,7 +50,7 @@ impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Device => "the RDMA device has failed",
-            Self::Port => "the RDMA port is down",
+            Self::Port => "the RDMA port is down, or has lost its address or partition",
             Self::Silence => "none answers, look at the RDMA network of this machine",
         })
     }

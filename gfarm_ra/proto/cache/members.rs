@@ -271,6 +271,16 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         self.leaving = TOLD_AT_END;
     }
 
+    /// Takes note that this node has another address. All are told, each before the next request to
+    /// it: they take nothing from another place than they know. It is a new claim, and so members
+    /// tell each other.
+    pub fn moved(&mut self, address: Address, now_us: u64) {
+        self.me.address = address;
+        self.me.claim.incarnation = self.me.claim.incarnation.saturating_add(1);
+        self.table.iter_mut().for_each(Peer::estranged);
+        (self.greet_us, self.greet_end_us) = (now_us, now_us.saturating_add(GREET_US));
+    }
+
     fn has_left(&self) -> bool {
         self.me.claim.standing == Standing::Left
     }

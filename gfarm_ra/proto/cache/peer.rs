@@ -238,6 +238,11 @@ impl Peer {
         self.is_met = true;
     }
 
+    /// Notes that this node has another address, which the peer does not know yet.
+    pub fn estranged(&mut self) {
+        self.is_met = false;
+    }
+
     /// Takes the number of a datagram from it; returns whether it is new.
     pub fn accept(&mut self, sequence: u64) -> bool {
         self.received.accept(sequence)
@@ -340,7 +345,8 @@ impl Peer {
         known.node != record.node && (rebooted || old.is_same_place(new))
     }
 
-    /// Takes a claim about the node: returns whether it is newer than what was known.
+    /// Takes a claim about the node: returns whether it is newer than what was known. The address
+    /// goes with it, as a node that has another one makes a new claim.
     pub fn learn(&mut self, record: &Record, is_vouched: bool, news: u8, now_us: u64) -> bool {
         let Some(known) = self.known.as_mut().filter(|k| k.node == record.node) else {
             // Registered by hand, and another node or none was there before.
@@ -356,6 +362,7 @@ impl Peer {
             return was_candidate;
         }
         known.claim = record.claim;
+        self.address = record.address;
         self.changed(news, now_us);
         true
     }

@@ -167,27 +167,34 @@ impl Wish {
 
     /// Returns the address of the port: that at the index which the mount has named; else the first
     /// of InfiniBand, and on Ethernet one of UDP packets, if there is one of an IPv4 address.
+    ///
+    /// A node that has an address keeps `present` wherever it is in the table by now; else it takes
+    /// one of the same family, as one of the other does not reach the same nodes.
     pub fn address(
         &self,
         facts: &Facts,
         table: impl Iterator<Item = Entry>,
+        present: Option<&[u8; 16]>,
     ) -> Result<Entry, Unusable> {
+        let is_mapped = |gid: &[u8; 16]| gid.starts_with(&[0; 10]);
         let is_good = |entry: &Entry| facts.is_infiniband || entry.is_udp;
         let mut good = table.filter(is_good);
         if let Some(index) = self.gid_index {
             let found = good.find(|entry| entry.index == index);
             return found.ok_or(Unusable::NoGidAt(index));
         }
-        let is_mapped = |entry: &Entry| entry.gid.starts_with(&[0; 10]);
-        let prefer = |best: Entry, next: Entry| {
-            let is_better = !facts.is_infiniband && is_mapped(&next) && !is_mapped(&best);
-            if is_better {
-                next
-            } else {
-                best
-            }
+        let is_ethernet = !facts.is_infiniband;
+        let is_like = |gid: &[u8; 16]| present.is_none_or(|now| is_mapped(now) == is_mapped(gid));
+        let rank = |entry: &Entry| {
+            let is_present = present == Some(&entry.gid);
+            (is_present, is_ethernet && is_mapped(&entry.gid))
         };
-        good.reduce(prefer).ok_or(Unusable::NoGid)
+        let prefer = |best: Entry, next: Entry| match rank(&next) > rank(&best) {
+            true => next,
+            false => best,
+        };
+        let kept = good.filter(|entry| !is_ethernet || is_like(&entry.gid));
+        kept.reduce(prefer).ok_or(Unusable::NoGid)
     }
 
     /// Returns the partition: that of the key which the mount has named, whose highest bit does not

@@ -106,6 +106,28 @@ def during(found: Sequence[Node], name: str, deed: str) -> list[dict[str, Any]]:
     return end(job, found, name)
 
 
+@needs(machines=1, timeout=300)
+def test_a_node_whose_machine_has_another_ip_address_tells_the_others(vm: Lab) -> None:
+    """The log has a line, the other node knows the new address at once, and pages go both ways as before."""
+    servers = join(vm)
+    vm.server.run("sysctl -qw net.ipv4.conf.veth0.promote_secondaries=1")
+    with nodes(servers, (LEFT, ""), (RIGHT, "")) as found:
+        left, right = found
+        acquaint(found)
+        mark = vm.server.log_mark()
+        vm.server.run("ip addr add 10.0.7.9/24 dev veth0; ip addr del 10.0.7.1/24 dev veth0")
+        until(lambda: " gid=::ffff:10.0.7.9" in left.address, 10, "it has the new address")
+        until(lambda: alive(left, right) and alive(right, left), 10, "both are known")
+        eq(list(right.peers()), [left.address], "what the other one knows")
+        for holder, reader in (found, found[::-1]):
+            name = f"moved{reader.at[-4:]}"
+            digest = put(servers, name, MIB)
+            eq(holder.sha256(name), digest, f"{name}, the first reader")
+            in_time(shares(reader, name, digest, MIB) < 0.5, f"{name}: from the file server: {reader.ibstat()}")
+        lines = vm.server.log_matches("gfarm_ra: ", mark)
+        ok(len(lines) == 1 and "the address of a node is another one now: lid=0 " in lines[0], f"{lines}")
+
+
 # What the device is asked for: the flow label and the traffic class of an address (struct rdma_ah_attr).
 PROBE = "p:ah rxe_create_ah label=+24(+0(%si)):u32 class=+30(+0(%si)):u8"
 # What comes and goes by RoCE v2: source, and byte 1 of the IP header.

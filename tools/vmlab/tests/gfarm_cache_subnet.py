@@ -98,3 +98,43 @@ def test_a_node_is_in_the_partition_that_it_names(vm: Lab) -> None:
             time.sleep(3)
             ok(not alive(*found) and not found[1].peers(), f"{one}, {two}: {found[0].peers()}, {found[1].peers()}")
             eq([node.ibstat()["datagrams"] for node in found], [0, 0], f"{one}, {two}: datagrams that have come")
+
+
+def moves(vm: Lab, found: list[Node], rules: list[str], begins: str) -> None:
+    """The subnet manager changes something; each node whose address is another one then says it once, and is known."""
+    mark = vm.server.log_mark()
+    for rule in rules:
+        manage(vm, rule)
+    says(vm, f"the address of a node is another one now: {begins}", mark, len(rules))
+    until(lambda: alive(*found) and alive(*found[::-1]), 10, f"both are known after {rules}")
+
+
+@needs(machines=1, own_modules=True, timeout=400)
+def test_what_a_subnet_manager_changes_is_followed(vm: Lab) -> None:
+    """Another LID or prefix, a partition at another index: nodes tell each other, and give each other pages as before.
+    Without its partition a node asks file servers only, and says so, until it is there again."""
+    servers = begin(vm)
+    for port in range(2):
+        manage(vm, f"port={port} pkeys=0xffff,0x8001")
+    with pair(servers, ",ib_pkey=0x8001", ",ib_pkey=0x8001") as found:
+        acquaint(found)
+        is_shared(servers, found, "before")
+        moves(vm, found, ["port=0 lid=0x21"], "lid=33 ")
+        is_shared(servers, found, "another-lid")
+        prefix = "prefix=0xfec0000000000001"
+        moves(vm, found, [f"port={port} {prefix}" for port in range(2)], ".* gid=fec0::1:")
+        is_shared(servers, found, "another-prefix")
+        mark = vm.server.log_mark()
+        manage(vm, "port=1 pkeys=0xffff,0x8002,0x8001")
+        is_shared(servers, found, "another-index")
+        is_shared(servers, found[::-1], "from-there")
+        eq(vm.server.log_matches("gfarm_ra: ", mark), [], "lines about a partition that is at another index")
+        manage(vm, "port=1 pkeys=0xffff")
+        words = "the RDMA port is down, or has lost its address or partition"
+        says(vm, f"no node of the cache: {words}", mark)
+        digest = put_random(servers, "alone", SIZE, "fs1")
+        eq(shares(found[1], "alone", digest, SIZE), 1, "what came from the file server")
+        manage(vm, "port=1 pkeys=0x8001")
+        says(vm, "nodes of the cache are asked again", mark)
+        until(lambda: alive(*found) and alive(*found[::-1]), 40, "both are known again")
+        is_shared(servers, found, "back")

@@ -2,6 +2,7 @@
 
 //! The table of members: nodes that tell each other of one another, over a network that loses.
 
+mod moved;
 mod owners;
 mod replay;
 
@@ -143,7 +144,9 @@ impl Net {
             let Some(Some(receiver)) = self.nodes.get_mut(to) else {
                 continue;
             };
-            if names.is_some_and(|node| node != receiver.me().node) {
+            let (at, lid) = (receiver.me().address, hello.to.lid());
+            let is_there = at.is_same_place(&hello.to) && at.lid() == lid;
+            if !is_there || names.is_some_and(|node| node != receiver.me().node) {
                 continue;
             }
             let hello = Gossip::parse(&body, me.node).unwrap();

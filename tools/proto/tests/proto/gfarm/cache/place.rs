@@ -115,7 +115,10 @@ fn ports_that_cannot_be_used_say_why() {
 
 #[test]
 fn addresses_are_of_udp_packets_and_of_ipv4_if_there_is_one() {
-    let choose = |table: &[Entry]| WISH.address(&FACTS, table.iter().copied()).map(|e| e.index);
+    let choose = |table: &[Entry]| {
+        WISH.address(&FACTS, table.iter().copied(), None)
+            .map(|e| e.index)
+    };
     let table = table();
     assert_eq!(choose(&table), Ok(4));
     assert_eq!(choose(&table[..3]), Ok(1));
@@ -131,7 +134,7 @@ fn addresses_are_of_udp_packets_and_of_ipv4_if_there_is_one() {
         is_infiniband: true,
         ..FACTS
     };
-    let first = WISH.address(&infiniband, table.into_iter());
+    let first = WISH.address(&infiniband, table.into_iter(), None);
     assert_eq!(first.map(|e| e.index), Ok(0));
 }
 
@@ -146,7 +149,8 @@ fn an_address_that_is_named_is_that_one_or_none() {
             is_infiniband,
             ..FACTS
         };
-        wish.address(&facts, table().into_iter()).map(|e| e.index)
+        wish.address(&facts, table().into_iter(), None)
+            .map(|e| e.index)
     };
     assert_eq!((at(1, false), at(6, false)), (Ok(1), Ok(6)));
     assert_eq!((at(0, true), at(3, true)), (Ok(0), Ok(3)));
@@ -158,6 +162,44 @@ fn an_address_that_is_named_is_that_one_or_none() {
             format!("ib_gid={index}: the port has no usable address there")
         );
     }
+}
+
+#[test]
+fn a_node_keeps_its_address_or_takes_one_of_the_same_family() {
+    let table = table();
+    let (local, first, second) = (table[1].gid, table[3].gid, table[4].gid);
+    let choose = |table: &[Entry], present: [u8; 16]| {
+        let found = WISH.address(&FACTS, table.iter().copied(), Some(&present));
+        found.map(|entry| (entry.index, entry.gid))
+    };
+    assert_eq!(choose(&table, second), Ok((6, second)), "it has it still");
+    assert_eq!(
+        choose(&table, local),
+        Ok((1, local)),
+        "one of IPv6 stays one"
+    );
+    let moved = [table[1], entry(9, first, true), table[4]];
+    assert_eq!(choose(&moved, first), Ok((9, first)), "at another index");
+    assert_eq!(choose(&table[..4], second), Ok((4, first)), "that has gone");
+    assert_eq!(
+        choose(&table[..3], second),
+        Err(Unusable::NoGid),
+        "all have"
+    );
+    // InfiniBand has one family. Its first address changes with the prefix of the subnet.
+    let infiniband = Facts {
+        is_infiniband: true,
+        ..FACTS
+    };
+    let found = WISH.address(&infiniband, table[..1].iter().copied(), Some(&first));
+    assert_eq!(found.map(|entry| entry.index), Ok(0));
+    // One that is named by its index is what is there.
+    let named = Wish {
+        gid_index: Some(6),
+        ..WISH
+    };
+    let found = named.address(&FACTS, table.into_iter(), Some(&first));
+    assert_eq!(found.map(|entry| entry.gid), Ok(second));
 }
 
 #[test]
