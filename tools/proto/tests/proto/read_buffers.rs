@@ -30,7 +30,10 @@ fn no_two_buffers_share_a_byte_or_a_cache_line() {
         for index in 0..count {
             let offset = layout.offset(index).unwrap();
             assert_eq!((offset, offset % 64), (index * layout.buffer_len(), 0));
-            assert!(offset + layout.buffer_len() <= layout.block_len(), "{copy_max}");
+            assert!(
+                offset + layout.buffer_len() <= layout.block_len(),
+                "{copy_max}"
+            );
         }
         assert_eq!(layout.offset(count), None);
         assert_eq!(layout.offset(u32::MAX), None);

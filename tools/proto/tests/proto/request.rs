@@ -168,7 +168,14 @@ fn the_flag_for_invalidation_is_heard() {
     // A driver in C may set any other.
     let (no, yes, nothing) = (Then::Response, Then::Invalidation, Then::Nothing);
     let with_imm = [(4, nothing), (5, yes), (6, nothing), (7, yes)];
-    let others = [(0u16, no), (1, yes), (2, no), (3, yes), (8, no), (0xffff, yes)];
+    let others = [
+        (0u16, no),
+        (1, yes),
+        (2, no),
+        (3, yes),
+        (8, no),
+        (0xffff, yes),
+    ];
     for (flags, wanted) in others.into_iter().chain(with_imm) {
         message.head.flags = flags.into();
         let Ok(Request::Read(r)) = parse(message.as_bytes(), 4128) else {
