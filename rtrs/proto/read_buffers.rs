@@ -41,29 +41,42 @@ impl ReadBuffers {
 
     /// Returns the bytes of a block, a power of two.
     pub const fn block_len(self) -> u32 {
-        if self.len <= BLOCK_BYTES_MIN {
-            BLOCK_BYTES_MIN
-        } else {
-            self.len.next_power_of_two()
+        match self.len.checked_next_power_of_two() {
+            Some(len) if len > BLOCK_BYTES_MIN => len,
+            _ => BLOCK_BYTES_MIN,
         }
     }
 
     /// Returns the number of buffers in a block, at least 1.
     pub const fn per_block(self) -> u32 {
-        self.block_len() / self.len
+        match self.block_len().checked_div(self.len) {
+            Some(count) => count,
+            None => 1,
+        }
     }
 
     /// Returns the offset of a buffer, from 0, in its block; `None` if it is in a later one.
     pub const fn offset(self, index: u32) -> Option<u32> {
         if index < self.per_block() {
-            Some(index * self.len)
+            // Less than a block.
+            Some(index.wrapping_mul(self.len))
         } else {
             None
         }
     }
 
+    /// Returns the number of blocks for this many requests.
+    pub const fn blocks(self, queue_depth: u16) -> u32 {
+        // Rounds up: each block has at least one buffer.
+        let last = (queue_depth as u32).saturating_sub(1);
+        match last.checked_div(self.per_block()) {
+            Some(full) => full.saturating_add(1),
+            None => 1,
+        }
+    }
+
     /// Returns the bytes of the blocks for this many requests.
     pub const fn bytes(self, queue_depth: u16) -> u64 {
-        (queue_depth as u32).div_ceil(self.per_block()) as u64 * self.block_len() as u64
+        (self.blocks(queue_depth) as u64).saturating_mul(self.block_len() as u64)
     }
 }

@@ -87,7 +87,7 @@ impl ReadBlocks {
 
     /// Allocates the blocks for `queue_depth` requests. Sleeps.
     pub(crate) fn new(pd: &Arc<Pd>, layout: ReadBuffers, queue_depth: u16) -> Result<Self> {
-        let count = u32::from(queue_depth).div_ceil(layout.per_block().max(1));
+        let count = layout.blocks(queue_depth);
         let order = PageBlock::order_for(layout.block_len() as usize);
         let mut blocks = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
         for _ in 0..count {

@@ -357,7 +357,7 @@ impl Connection {
             // Part of it may be posted: the teardown of the path ends the request.
             context.fail(PathError::Post(e));
         }
-        if !IS_WRITE {
+        if !IS_WRITE && data == DataMapping::FastRegRead {
             entry.posted.note(number);
         }
         Ok(())
