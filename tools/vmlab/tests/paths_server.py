@@ -273,7 +273,9 @@ def test_paths_of_a_c_client_come_and_go_under_load(pair: Lab) -> None:
         other = f"{base}/ip:10.0.{wire}.1@ip:10.0.{wire}.2"
         eq(pair.server.write(f"{other}/disconnect", "1", 60), "")
         until(lambda where=other: not pair.server.exists(where), 30, "the path is gone")
-        eq(pair.client.write(rnbd.session_file(f"paths/ip:10.0.{wire}.1@ip:10.0.{wire}.2/reconnect"), "1", 90), "")
+        # On a busy host C's attempt may fail; it tries again by itself.
+        errno = pair.client.write(rnbd.session_file(f"paths/ip:10.0.{wire}.1@ip:10.0.{wire}.2/reconnect"), "1", 90)
+        ok(errno in ("", "ENOTCONN"), f"reconnect: {errno}")
         until(lambda where=other: pair.server.exists(where), 60, "the path is back")
     history.clean()
     eq(pair.server.write("/sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/force_close", "1"), "")
