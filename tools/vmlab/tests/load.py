@@ -60,7 +60,8 @@ def test_parameters_have_the_names_and_defaults_of_c(vm: Lab) -> None:
     if vm.modules == "ours":
         # The lab has them record.
         eq(parameters(vm, "rnbd_client"), {"assume_cache_loss": "N", "trace": "1"}, "those of rnbd_client, C has none")
-        eq(parameters(vm, "rtrs_client"), {"read_copy_max": "4096", "retry_count": "2", "trace": "1"}, "those of rtrs_client, C has none")
+        eq(parameters(vm, "rtrs_client"), {"read_copy_max": "4096", "retry_count": "2", "trace": "1"},
+       "those of rtrs_client, C has none")
     for module in ("rtrs_core", *(() if vm.modules == "ours" else clients)):
         ok(not vm.server.exists(f"/sys/module/{module}/parameters"), f"{module} has parameters")
 
