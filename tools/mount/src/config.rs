@@ -18,7 +18,7 @@ use crate::Failure;
 /// The system's file, where Debian's packages have it.
 pub const SYSTEM_FILE: &str = "/etc/gfarm2.conf";
 
-/// What was found.
+/// The settings that were found.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `metadb_server_list`: all gfmds, as `HOST[:PORT]`.

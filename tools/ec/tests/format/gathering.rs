@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When writes that wait become a batch.
+//! Decides when writes that wait become a batch.
 
 use rnbd_ec::proto::group_commit::is_due;
 

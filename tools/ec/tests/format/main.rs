@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What users write, and the sizes that follow from it.
+//! The parameters that users write, and the sizes that follow from them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What user space is told.
+//! The events that user space is told.
 
 use rnbd_ec::proto::array::{
     Event,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long members have owed the end of an IO.
+//! The times for which members have owed the end of an IO.
 
 use rnbd_ec::proto::progress::Progress;
 use seglog::members::Members;

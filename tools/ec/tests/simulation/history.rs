@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each block may be.
+//! The versions that each block may have.
 
 /// The version of a block: 0 for zeroes, else a number that only one write has.
 pub(crate) type Version = u64;
 
 #[derive(Clone, Default)]
 pub(crate) struct Block {
-    /// What was acknowledged last.
+    /// The version that was acknowledged last.
     pub(crate) current: Version,
-    /// What a power failure leaves at least.
+    /// The version that a power failure leaves at least.
     floor: Version,
-    /// What was issued since, in order: writes of a block do not overlap in time.
+    /// The versions that were issued since, in order: writes of a block do not overlap in time.
     later: Vec<Version>,
     pub(crate) is_in_flight: bool,
 }
 
 pub(crate) struct History {
     pub(crate) blocks: Vec<Block>,
-    /// What was current when the flush in flight began, and how many of `later` it covers.
+    /// The version that was current when the flush in flight began, and the number of `later` that
+    /// it covers.
     flushing: Option<Vec<(Version, usize)>>,
 }
 

@@ -19,10 +19,10 @@ use crate::{
 
 /// The bytes that are damaged at once.
 pub(crate) const BLOCK: usize = 4096;
-/// Where the heads of batches, superblocks and pages are: a bit of a whole block hits them rarely.
+/// The bytes of heads of batches, superblocks and pages: a bit of a whole block hits them rarely.
 const HEAD: u64 = 96;
 
-/// What becomes of a block.
+/// The damage to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
     /// One bit of it is another one.

@@ -13,7 +13,7 @@ use crate::random::Random;
 
 pub(crate) const SECTOR: usize = 512;
 
-/// What an IO in flight does.
+/// The operation of an IO in flight.
 #[derive(Clone)]
 pub(crate) enum Does {
     Write {
@@ -21,7 +21,7 @@ pub(crate) enum Does {
         bytes: Vec<u8>,
         fua: bool,
     },
-    /// What was in the cache when it began.
+    /// The writes that were in the cache when it began.
     Flush(BTreeMap<u64, (u64, Vec<u8>)>),
 }
 
@@ -73,7 +73,7 @@ impl Member {
         self.medium.len() as u64
     }
 
-    /// What is durable, when all is.
+    /// Returns the medium, when all is durable.
     pub(crate) fn durable(&self) -> &[u8] {
         assert!(self.cache.is_empty() && self.in_flight.is_empty());
         &self.medium

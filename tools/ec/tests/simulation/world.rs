@@ -97,7 +97,7 @@ struct Write {
     blocks: Vec<(usize, Version)>,
 }
 
-/// What became of a life.
+/// The result of a life.
 pub(crate) struct Done {
     pub(crate) acknowledged: u64,
 }
@@ -320,7 +320,7 @@ impl Life {
         }
     }
 
-    /// What a driver does after each event.
+    /// Carries out what a driver does after each event.
     fn settle(&mut self) {
         self.act(|array, acting| array.settle(acting, &Crc));
         if self.begin_batches(Purpose::Write) {

@@ -10,7 +10,7 @@ use proto::rnbd::admin_lock::{
 
 const ALL: [LockMode; 3] = [LockMode::Open, LockMode::Close, LockMode::Validate];
 
-/// Which lock may be taken while one is held.
+/// Returns whether a lock may be taken while one is held.
 fn may_join(held: LockMode, mode: LockMode) -> bool {
     held == mode && held != LockMode::Validate
 }

@@ -71,7 +71,7 @@ struct Batch {
     pending: Members,
 }
 
-/// What reads.
+/// Reads records by each way that there is to them.
 struct Reader<'a> {
     media: &'a mut Media,
     found: &'a Found,

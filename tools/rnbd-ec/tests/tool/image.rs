@@ -104,7 +104,7 @@ impl Devices for Files {
     }
 }
 
-/// What an array begins has ended at once.
+/// Carries out at once what an array begins.
 struct Acting<'a> {
     files: &'a mut Files,
     page: Vec<u8>,

@@ -346,7 +346,7 @@ fn a_log_that_is_damaged_in_the_middle_is_not_cut_short() {
     }
 }
 
-/// What is written between two flushes may fill many segments.
+/// Writes between two flushes may fill many segments.
 #[test]
 fn what_a_head_says_segments_later_counts_too() {
     for flushed in [false, true] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an array begins and tells.
+//! The actions and events of an array.
 
 use rnbd_ec::proto::array::{
     Actions,

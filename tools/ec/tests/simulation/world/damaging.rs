@@ -40,7 +40,7 @@ use crate::{
     random::Random, //
 };
 
-/// How a life ends before its media are damaged. All is durable, and was flushed.
+/// The end of a life before its media are damaged. All is durable, and was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// It was stopped: the log has nothing to follow.
@@ -59,7 +59,7 @@ pub(crate) enum End {
     DegradedAndStopped,
 }
 
-/// What was found.
+/// The numbers of what was found.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) assemblies: u64,
@@ -93,7 +93,7 @@ struct Whole {
     seen: std::collections::BTreeSet<(usize, u64)>,
 }
 
-/// What reads have given.
+/// The answers of reads.
 #[derive(Default)]
 struct Reads {
     wrong: Vec<u64>,

@@ -27,7 +27,7 @@ use crate::history::Version;
 /// A read in flight.
 pub(crate) struct Reading {
     found: Found,
-    /// What was current when it began.
+    /// The version that was current when it began.
     then: Vec<Version>,
 }
 

@@ -27,7 +27,7 @@ fn move_to(net: &mut Net, n: u8, to: Address) {
     assert_eq!(table.me().address, to);
 }
 
-/// How many of the others have this address of a node.
+/// Returns the number of the others that have this address of a node.
 fn knowing(net: &Net, n: u8, at: Address) -> usize {
     let others = net.nodes.iter().flatten();
     let others = others.filter(|table| table.me().node != node(n));
