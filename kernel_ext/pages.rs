@@ -139,8 +139,7 @@ impl PageBlock {
         Ok(())
     }
 
-    /// Copies `len` bytes from `offset` on to memory outside the block, which others may write
-    /// meanwhile.
+    /// Copies `len` bytes from `offset` on to other memory, which others may write meanwhile.
     ///
     /// # Errors
     ///
@@ -153,9 +152,9 @@ impl PageBlock {
     #[inline(always)]
     pub(crate) unsafe fn copy_out_to(&self, offset: usize, target: *mut u8, len: usize) -> Result {
         let source = self.range(offset, len)?;
-        // SAFETY: By the function requirements; `range` checked that the source lies in the block,
-        // which is not what a caller can write by another name. The call is opaque.
-        unsafe { bindings::memcpy(target.cast(), source.cast(), len) };
+        // SAFETY: By the function requirements the target is writable, and `range` checked that the
+        // source lies in the block. They may overlap: a list can describe the block itself.
+        unsafe { bindings::memmove(target.cast(), source.cast(), len) };
         Ok(())
     }
 

@@ -280,28 +280,16 @@ impl SgList {
         if !self.is_writable() {
             return Err(EPERM);
         }
-        let len = self.len_bytes() as usize;
-        let (entries, nents) = (self.as_raw(), self.nents());
-        // The cache of x86 needs nothing that the kernel's function does besides.
-        if cfg!(target_arch = "x86_64") && nents == 1 {
+        let mut at = offset;
+        for index in 0..self.nents() as usize {
             // SAFETY: The entry is in use.
-            let (address, entry_len) = unsafe { self.entry_memory(0) };
-            if entry_len as usize == len {
-                // SAFETY: By the type invariants, the entry describes allocated memory, which may
-                // be written to.
-                return unsafe { pages.copy_out_to(offset, address, len) };
-            }
+            let (address, len) = unsafe { self.entry_memory(index) };
+            // SAFETY: By the type invariants, the entry describes allocated memory, which may be
+            // written to.
+            unsafe { pages.copy_out_to(at, address, len as usize)? };
+            at = at.wrapping_add(len as usize);
         }
-        let source = pages.range(offset, len)?;
-        // SAFETY: By the type invariants, the entries describe allocated memory, which may be
-        // written to; `source` has `len` bytes. The C code copies them once.
-        let copied =
-            unsafe { bindings::sg_pcopy_from_buffer(entries, nents, source.cast(), len, 0) };
-        if copied == len {
-            Ok(())
-        } else {
-            Err(EINVAL)
-        }
+        Ok(())
     }
 }
 

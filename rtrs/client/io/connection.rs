@@ -443,6 +443,10 @@ impl QpHandler for ConnectionContext {
 
     #[cold]
     fn broken(qp: &Qp<Self>, why: &'static CStr) {
-        qp.handler().fail(PathError::Broken(why));
+        let context = qp.handler();
+        if let Some(live) = context.live.as_ref() {
+            live.requests.read_blocks.doubt();
+        }
+        context.fail(PathError::Broken(why));
     }
 }

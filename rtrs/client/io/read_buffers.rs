@@ -72,7 +72,9 @@ impl ReadBuffer {
 /// The blocks of the buffers of one path, each with its region.
 pub(crate) struct ReadBlocks {
     blocks: KVVec<(Arc<PageMapping>, Mr)>,
-    /// The keys are valid, for good.
+    /// Registrations of the regions were posted.
+    are_posted: AtomicBool,
+    /// All keys are valid.
     are_registered: AtomicBool,
 }
 
@@ -81,6 +83,7 @@ impl ReadBlocks {
     pub(crate) const fn none() -> Self {
         Self {
             blocks: KVVec::new(),
+            are_posted: AtomicBool::new(false),
             are_registered: AtomicBool::new(false),
         }
     }
@@ -98,6 +101,7 @@ impl ReadBlocks {
         }
         Ok(Self {
             blocks,
+            are_posted: AtomicBool::new(false),
             are_registered: AtomicBool::new(false),
         })
     }
@@ -119,15 +123,23 @@ impl ReadBlocks {
         })
     }
 
-    /// Returns the regions that are to be registered before the first read; none in a later life.
+    /// Returns the regions that the caller registers before the first read; none if they are.
     pub(crate) fn unregistered(&self) -> &[(Arc<PageMapping>, Mr)] {
         if self.are_registered.load(Acquire) {
             return &[];
         }
+        self.are_posted.store(true, Release);
         &self.blocks
     }
 
-    /// Notes that all are registered. They stay so: without a connection no peer reaches them.
+    /// Notes that the device has refused an access of the peer, or has given a queue pair up: a key
+    /// may be invalid, as the peer can invalidate it. Any context.
+    pub(crate) fn doubt(&self) {
+        self.are_registered.store(false, Release);
+    }
+
+    /// Notes that all are registered. They stay so in later lives of the path: without a connection
+    /// no peer reaches them.
     pub(crate) fn registered(&self) {
         self.are_registered.store(true, Release);
     }
@@ -135,12 +147,13 @@ impl ReadBlocks {
     /// Replaces the regions of which it is not known whether they are registered; returns whether
     /// it did, so that the buffers have other keys. No queue pair is left. Sleeps.
     pub(crate) fn repair(&mut self, pd: &Arc<Pd>) -> Result<bool> {
-        if self.are_registered.load(Acquire) || self.blocks.is_empty() {
+        if self.are_registered.load(Acquire) || !self.are_posted.load(Acquire) {
             return Ok(false);
         }
         for (mapping, old) in &mut self.blocks {
             *old = region(pd, mapping)?;
         }
+        self.are_posted.store(false, Release);
         Ok(true)
     }
 }

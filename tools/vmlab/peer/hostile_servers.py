@@ -104,6 +104,7 @@ def protection_information_unasked() -> Lies:
 ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64", KEPT: " nr_poll_queues=1"}
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
           "one_that_erases_for_good": "", "one_that_writes_into_buffers_at_any_time": "",
+          "one_that_takes_the_key_of_a_buffer_away": "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
           "one_that_tells_who_it_is": "naa.3123456789abcdef"}
 
@@ -354,6 +355,19 @@ def _scribble(server: Server, end: Endpoint, chunk: int) -> None:
 def one_that_writes_into_buffers_at_any_time() -> Lies:
     """Into those of other READs, into that of a READ before its data, and after the answer: each READ has its own."""
     return Lies(at_io=_scribble)
+
+
+def _invalidate_buffer(server: Server, end: Endpoint, chunk: int) -> None:
+    """Takes the key of the READ's buffer away, and then writes there, which the adapter refuses."""
+    address, key, size = server.reply
+    end.post("sendinv", SEND, 0, key=key)
+    end.post("write", SEND, size, address, key, m.imm(m.IMM_RESPONSE, chunk))
+
+
+@hostile_server(0)
+def one_that_takes_the_key_of_a_buffer_away() -> Lies:
+    """The path ends, and the buffers have other keys in its next life: the READ is sent again, and answered."""
+    return Lies(stays=True, at_io=_invalidate_buffer)
 
 
 def _twice(server: Server, end: Endpoint, chunk: int) -> None:

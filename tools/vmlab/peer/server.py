@@ -71,7 +71,10 @@ class Server:
         if self.lies.reject is not None:
             self.peer.reject(number, self.lies.reject)
             return
-        self.expected = struct.unpack_from("<H", private, 8)[0]
+        cid, self.expected = struct.unpack_from("<HH", private, 6)
+        if cid == 0:
+            # A new life of the path: the word of the old one's end may come later.
+            self.ends.clear()
         fields: dict[str, Any] = {"depth": self.depth, "io_size": self.chunk - 4096, "flags": 0} | self.lies.connect
         end = self.peer.accept(number, m.connect_response(**fields))
         end.receive(RECEIVE, 512, RECEIVES)
