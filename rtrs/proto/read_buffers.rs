@@ -11,6 +11,9 @@ pub const READ_COPY_MAX_DEFAULT: u32 = 4096;
 /// The upper end of its range. 0 is its lower end: none is copied.
 pub const READ_COPY_MAX_MAX: u32 = 64 << 10;
 
+/// The pages of the regions, in bytes: every device has them.
+pub const PAGE_BYTES: u32 = 4096;
+
 /// Buffers begin at multiples of a cache line.
 const ALIGN: u32 = 64;
 
@@ -72,6 +75,15 @@ impl ReadBuffers {
         match last.checked_div(self.per_block()) {
             Some(full) => full.saturating_add(1),
             None => 1,
+        }
+    }
+
+    /// Returns the number of blocks in a region of a device whose regions have at most `pages_max`
+    /// pages, at least 1.
+    pub const fn blocks_per_region(self, pages_max: u32) -> u32 {
+        match pages_max.checked_div(self.block_len() / PAGE_BYTES) {
+            Some(count) if count > 1 => count,
+            _ => 1,
         }
     }
 

@@ -4,6 +4,8 @@
 //! and the client copies them out. That saves a registration, an invalidation and a message; no
 //! page of a user is open to the server meanwhile (decision 0031).
 
+use core::iter::repeat;
+
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -26,10 +28,13 @@ use rdma::{
     Pd,
     RemoteAddr, //
 };
-use rtrs_core::proto::read_buffers::ReadBuffers;
-
-/// The pages of a region, in bytes: every device has them.
-const PAGE_BYTES: u32 = 4096;
+use rtrs_core::{
+    device::capabilities,
+    proto::read_buffers::{
+        ReadBuffers,
+        PAGE_BYTES, //
+    },
+};
 
 /// The buffer of one request.
 pub(crate) struct ReadBuffer {
@@ -69,9 +74,13 @@ impl ReadBuffer {
     }
 }
 
-/// The blocks of the buffers of one path, each with its region.
+/// The blocks of the buffers of one path, and their regions, each of which has as many blocks as
+/// the device permits.
 pub(crate) struct ReadBlocks {
-    blocks: KVVec<(Arc<PageMapping>, Mr)>,
+    blocks: KVVec<Arc<PageMapping>>,
+    regions: KVVec<Mr>,
+    /// Blocks of a region but the last, at least 1.
+    per_region: usize,
     /// Registrations of the regions were posted.
     are_posted: AtomicBool,
     /// All keys are valid.
@@ -83,6 +92,8 @@ impl ReadBlocks {
     pub(crate) const fn none() -> Self {
         Self {
             blocks: KVVec::new(),
+            regions: KVVec::new(),
+            per_region: 1,
             are_posted: AtomicBool::new(false),
             are_registered: AtomicBool::new(false),
         }
@@ -90,17 +101,23 @@ impl ReadBlocks {
 
     /// Allocates the blocks for `queue_depth` requests. Sleeps.
     pub(crate) fn new(pd: &Arc<Pd>, layout: ReadBuffers, queue_depth: u16) -> Result<Self> {
-        let count = layout.blocks(queue_depth);
+        let count = layout.blocks(queue_depth) as usize;
         let order = PageBlock::order_for(layout.block_len() as usize);
-        let mut blocks = KVVec::with_capacity(count as usize, GFP_KERNEL)?;
+        let per_region = layout.blocks_per_region(capabilities(pd.device()).pages_max) as usize;
+        let mut blocks = KVVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
             let pages = Arc::new(PageBlock::new(order)?, GFP_KERNEL)?;
             let mapping = PageMapping::new(pd, pages, DmaDirection::FromDevice)?;
-            let region = region(pd, &mapping)?;
-            blocks.push((mapping, region), GFP_KERNEL)?;
+            blocks.push(mapping, GFP_KERNEL)?;
+        }
+        let mut regions = KVVec::with_capacity(count.div_ceil(per_region), GFP_KERNEL)?;
+        for blocks in blocks.chunks(per_region) {
+            regions.push(region(pd, blocks)?, GFP_KERNEL)?;
         }
         Ok(Self {
             blocks,
+            regions,
+            per_region,
             are_posted: AtomicBool::new(false),
             are_registered: AtomicBool::new(false),
         })
@@ -108,7 +125,10 @@ impl ReadBlocks {
 
     /// Returns the buffers, in the order of the requests.
     pub(crate) fn buffers(&self, layout: ReadBuffers) -> impl Iterator<Item = ReadBuffer> + '_ {
-        self.blocks.iter().flat_map(move |(mapping, region)| {
+        let runs = self.blocks.chunks(self.per_region).zip(&self.regions);
+        let blocks = runs.flat_map(|(blocks, region)| (0u64..).zip(blocks).zip(repeat(region)));
+        blocks.flat_map(move |((number, mapping), region)| {
+            let begin = number.wrapping_mul(layout.block_len().into());
             let offsets = (0..).map_while(move |index| layout.offset(index));
             offsets.map(move |offset| ReadBuffer {
                 mapping: mapping.clone(),
@@ -116,7 +136,9 @@ impl ReadBlocks {
                 len: layout.buffer_len(),
                 remote: RemoteAddr {
                     // Within the region.
-                    addr: region.iova().wrapping_add(u64::from(offset)),
+                    addr: region
+                        .iova()
+                        .wrapping_add(begin.wrapping_add(offset.into())),
                     key: region.key(),
                 },
             })
@@ -124,12 +146,12 @@ impl ReadBlocks {
     }
 
     /// Returns the regions that the caller registers before the first read; none if they are.
-    pub(crate) fn unregistered(&self) -> &[(Arc<PageMapping>, Mr)] {
+    pub(crate) fn unregistered(&self) -> &[Mr] {
         if self.are_registered.load(Acquire) {
             return &[];
         }
         self.are_posted.store(true, Release);
-        &self.blocks
+        &self.regions
     }
 
     /// Notes that the device has refused an access of the peer, or has given a queue pair up: a key
@@ -150,22 +172,17 @@ impl ReadBlocks {
         if self.are_registered.load(Acquire) || !self.are_posted.load(Acquire) {
             return Ok(false);
         }
-        for (mapping, old) in &mut self.blocks {
-            *old = region(pd, mapping)?;
+        for (blocks, old) in self.blocks.chunks(self.per_region).zip(&mut self.regions) {
+            *old = region(pd, blocks)?;
         }
         self.are_posted.store(false, Release);
         Ok(true)
     }
 }
 
-/// Returns the region of a block, not registered.
-fn region(pd: &Arc<Pd>, mapping: &Arc<PageMapping>) -> Result<Mr> {
-    let mut region = Mr::of_blocks(
-        pd,
-        core::slice::from_ref(mapping),
-        PAGE_BYTES,
-        Mr::IOVA_BASE,
-    )?;
+/// Returns the region of `blocks`, not registered.
+fn region(pd: &Arc<Pd>, blocks: &[Arc<PageMapping>]) -> Result<Mr> {
+    let mut region = Mr::of_blocks(pd, blocks, PAGE_BYTES, Mr::IOVA_BASE)?;
     region.update_key();
     Ok(region)
 }

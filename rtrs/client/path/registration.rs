@@ -38,12 +38,12 @@ pub(super) fn register(
     requests: &RequestTable,
 ) -> Result<(), PathError> {
     let tag = admin.qp.handler().tags.encode(Tagged::Registration);
-    for blocks in requests.read_blocks.unregistered().chunks(BATCH) {
+    for regions in requests.read_blocks.unregistered().chunks(BATCH) {
         let mut space = WrBuffer::new();
         let mut batch = admin.qp.batch::<BATCH, 0>(&mut space);
-        for (number, (_, region)) in (1..).zip(blocks) {
+        for (number, region) in (1..).zip(regions) {
             // They are executed in order.
-            let flags = SendFlags::signaled(number == blocks.len());
+            let flags = SendFlags::signaled(number == regions.len());
             batch.reg_mr(tag, region, Access::REMOTE_WRITE, flags);
         }
         setup.expect();

@@ -5,6 +5,7 @@
 use proto::rtrs::{
     read_buffers::{
         ReadBuffers,
+        PAGE_BYTES,
         READ_COPY_MAX_DEFAULT,
         READ_COPY_MAX_MAX, //
     },
@@ -50,4 +51,17 @@ fn a_path_takes_less_than_three_mebibytes_by_default() {
     // The largest sum does not overflow.
     let largest = ReadBuffers::new(READ_COPY_MAX_MAX).unwrap();
     assert_eq!(largest.bytes(u16::MAX), 65535 * (128 << 10));
+}
+
+#[test]
+fn a_region_has_as_many_blocks_as_the_device_permits() {
+    for copy_max in [1, 4096, READ_COPY_MAX_MAX / 2, READ_COPY_MAX_MAX] {
+        let layout = ReadBuffers::new(copy_max).unwrap();
+        let pages = layout.block_len() / PAGE_BYTES;
+        assert_eq!(layout.blocks_per_region(0), 1);
+        assert_eq!(layout.blocks_per_region(2 * pages - 1), 1);
+        assert_eq!(layout.blocks_per_region(2 * pages), 2);
+        assert_eq!(layout.blocks_per_region(512), 512 / pages);
+        assert_eq!(layout.blocks_per_region(u32::MAX), u32::MAX / pages);
+    }
 }
