@@ -158,6 +158,19 @@ impl PageBlock {
         Ok(())
     }
 
+    /// Copies `len` bytes of another block, from `offset` on, to the start of this one.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if either block is shorter.
+    #[inline(always)]
+    pub fn copy_from(&self, source: &PageBlock, offset: usize, len: usize) -> Result {
+        let target = self.range(0, len)?;
+        // SAFETY: `range` checked that the target lies in the block, of whose bytes no reference
+        // exists.
+        unsafe { source.copy_out_to(offset, target, len) }
+    }
+
     /// Copies `source` to `offset`.
     ///
     /// # Errors

@@ -235,6 +235,17 @@ impl<'a> ForCpu<'a> {
 }
 
 impl ForCpu<'_> {
+    /// Copies the part to the start of `target`. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if either is shorter than the part.
+    #[inline(always)]
+    pub fn copy_to_block(&self, target: &PageBlock) -> Result {
+        let source = &self.mapping.memory.block;
+        target.copy_from(source, self.offset as usize, self.length as usize)
+    }
+
     /// Copies the first bytes of the part to all of the memory that `list` describes. Any context.
     ///
     /// # Errors
