@@ -16,6 +16,7 @@ pub mod admission;
 pub mod agreement;
 pub mod availability;
 pub mod budget;
+pub mod chunk_policy;
 pub mod connect_backlog;
 pub mod connect_retry;
 pub mod credit;

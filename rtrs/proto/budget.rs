@@ -7,6 +7,7 @@
 //! device; the figures here are those of the software device rxe, rounded up.
 
 use super::{
+    chunk_policy::ChunkPolicy,
     geometry::Geometry,
     signal::QueueSizes, //
 };
@@ -27,8 +28,8 @@ pub const fn session_bytes(geometry: &Geometry) -> u64 {
 }
 
 /// Returns the bytes of a path of the session, without its connections.
-pub const fn path_bytes(geometry: &Geometry) -> u64 {
-    geometry.queue_depth() as u64 * PATH_BYTES_PER_CHUNK
+pub const fn path_bytes(geometry: &Geometry, policy: ChunkPolicy) -> u64 {
+    geometry.queue_depth() as u64 * (PATH_BYTES_PER_CHUNK + policy.copy_bytes() as u64)
 }
 
 /// Returns the bytes of a connection.

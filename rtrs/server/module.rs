@@ -20,6 +20,11 @@ use rtrs_core::proto::{
         self,
         LIMIT_MIB_MAX, //
     },
+    chunk_policy::{
+        ChunkPolicy,
+        WRITE_COPY_MAX_DEFAULT,
+        WRITE_COPY_MAX_MAX, //
+    },
     geometry::Geometry,
     heartbeat::Heartbeat,
     params::{
@@ -55,9 +60,15 @@ module_param_bool!(
     ALWAYS_INVALIDATE,
     "always_invalidate",
     ALWAYS_INVALIDATE_DEFAULT,
-    "Take a chunk away from the client before reading a write request from it (default: Y)"
+    "Copy a write, or take its chunk away from the client, before serving it (default: Y)"
 );
 
+module_param_ranged!(
+    WRITE_COPY_MAX: 0, WRITE_COPY_MAX_MAX,
+    "write_copy_max",
+    WRITE_COPY_MAX_DEFAULT,
+    "Bytes of the longest write that always_invalidate=Y copies, 0 to 65536 (default: 4096)"
+);
 module_param_ranged!(
     HEARTBEAT_INTERVAL_MS: HEARTBEAT_INTERVAL_MS_MIN, HEARTBEAT_INTERVAL_MS_MAX,
     "heartbeat_interval_ms",
@@ -86,7 +97,7 @@ static SHARED: Global<Option<Arc<ModuleState>>> = Global::new(None);
 pub(crate) struct ModuleState {
     /// Number and size of the chunks of each session.
     pub(crate) geometry: Geometry,
-    pub(crate) always_invalidate: bool,
+    always_invalidate: bool,
     /// `/sys/class/rtrs-server`.
     pub(crate) class: Class,
     /// Set-up, teardown and ticks of the paths.
@@ -134,6 +145,11 @@ impl ModuleState {
         };
         *SHARED.lock() = Some(Arc::new(shared, GFP_KERNEL)?);
         Ok(())
+    }
+
+    /// Returns the policy of the next session.
+    pub(crate) fn chunk_policy(&self) -> ChunkPolicy {
+        ChunkPolicy::new(self.always_invalidate, WRITE_COPY_MAX.get())
     }
 
     /// Returns the module's state; `ENODEV` after its end.

@@ -60,6 +60,7 @@ use rtrs_core::proto::{
         Holder,
         Known, //
     },
+    chunk_policy::ChunkPolicy,
     device::Division,
     fence::Life,
     geometry::Geometry,
@@ -116,7 +117,7 @@ pub(crate) struct Path {
     /// A copy of the session's.
     pub(crate) geometry: Geometry,
     /// A copy of the session's.
-    pub(crate) always_invalidate: bool,
+    pub(crate) policy: ChunkPolicy,
     /// The two addresses, the client's first.
     pub(crate) name: PathName,
     /// The device of all connections.
@@ -217,7 +218,7 @@ impl Path {
                 life: connect.fences.then(|| session.next_life()).flatten(),
                 connection_count: connect.cid_num,
                 geometry: *session.geometry(),
-                always_invalidate: session.always_invalidate(),
+                policy: session.policy,
                 name,
                 device: pd.device().clone(),
                 pd,

@@ -28,6 +28,7 @@ use kernel_ext::{
     workqueue::WorkQueue, //
 };
 use rtrs_core::proto::{
+    chunk_policy::ChunkPolicy,
     fence::{
         self,
         Life, //
@@ -102,6 +103,7 @@ pub struct Session {
     /// The number of the last path that got one; written with the lock of `paths` held.
     last_number: AtomicU32,
     chunks: KVVec<Arc<PageBlock>>,
+    pub(crate) policy: ChunkPolicy,
     name: SetOnce<CString>,
     /// Paths in any state, those being torn down included.
     #[pin]
@@ -141,6 +143,7 @@ impl Session {
                 incarnation: u64::from_ne_bytes(incarnation),
                 last_number: AtomicU32::new(0),
                 chunks,
+                policy: registry.shared.chunk_policy(),
                 name: SetOnce::new(),
                 paths <- new_mutex!(KVec::new(), "Session::paths"),
                 members: RcuArc::new(None),
@@ -205,9 +208,10 @@ impl Session {
         &self.registry.shared.geometry
     }
 
+    /// Returns whether each chunk has a key of its own, which an answer may replace.
     #[inline]
     pub(crate) fn always_invalidate(&self) -> bool {
-        self.registry.shared.always_invalidate
+        self.policy.always_invalidate()
     }
 
     /// Returns whether an older path that `path` replaces is not torn down yet.

@@ -16,6 +16,7 @@ use rdma::{
     WorkCompletion, //
 };
 use rtrs_core::proto::{
+    chunk_policy::ChunkUse,
     fence::{
         look,
         Look, //
@@ -31,10 +32,7 @@ use crate::server::{
     io::{
         operation::Operation,
         reply,
-        request::{
-            self,
-            RequestContext, //
-        },
+        request::RequestContext,
         tag::Tagged, //
     },
     path::{
@@ -175,14 +173,10 @@ impl Receiver {
     /// Decides what to do with a request whose head was copied.
     #[inline(always)]
     fn validate(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>, head: &[u8]) {
-        if self.path.always_invalidate && request::is_write(head) {
+        match context.parse(head, self.path.policy) {
+            Ok(ChunkUse::InPlace | ChunkUse::Copied) => self.serve(context),
             // The client can still change it: it is read again after the invalidation.
-            return self.revoke(qp, context);
-        }
-        // The chunk of a read has no data that must be protected, and its head was copied: the
-        // key stays valid.
-        match context.parse(head) {
-            Ok(()) => self.serve(context),
+            Ok(ChunkUse::Invalidated) => self.revoke(qp, context),
             Err(malformed) => self.refuse(context, malformed.into()),
         }
     }
@@ -220,21 +214,21 @@ impl Receiver {
         };
         // Until now the client could change it.
         let parsed = match context.head() {
-            Some(head) => context.parse(&head),
+            Some(head) => context.parse(&head, self.path.policy),
             None => self.parse_short(&mut context),
         };
         match parsed {
-            Ok(()) if !context.is_read() => self.serve(context),
-            Ok(()) => self.refuse(context, RequestError::Changed),
+            Ok(_) if !context.is_read() => self.serve(context),
+            Ok(_) => self.refuse(context, RequestError::Changed),
             Err(malformed) => self.refuse(context, malformed.into()),
         }
     }
 
     #[cold]
-    fn parse_short(&self, context: &mut RequestContext) -> Result<(), Malformed> {
+    fn parse_short(&self, context: &mut RequestContext) -> Result<ChunkUse, Malformed> {
         let mut bytes = [0; HEAD_MAX];
         let head = context.short_head(self.path.geometry.chunk_size(), &mut bytes)?;
-        context.parse(head)
+        context.parse(head, self.path.policy)
     }
 
     /// Takes the context of chunk `id`, whose key was being invalidated.

@@ -19,14 +19,17 @@ use rdma::{
     PageMapping, //
 };
 use rtrs_core::proto::{
+    chunk_policy::{
+        ChunkPolicy,
+        ChunkUse, //
+    },
     request::{
         self,
         Malformed,
         Reply,
         Request,
         HEAD_MAX, //
-    },
-    wire, //
+    }, //
 };
 
 use crate::server::path::connections::Connections;
@@ -54,6 +57,8 @@ pub(crate) struct RequestContext {
     usr_len: u16,
     /// Whether the request is a read; otherwise it is a write.
     is_read: bool,
+    /// Whether the request is a write whose data is copied.
+    is_copied: bool,
     /// The target of the data of a read; `None` if there is none.
     pub(crate) reply: Option<Reply>,
     /// Whether the path's message for this chunk has the chunk's current key.
@@ -66,6 +71,8 @@ pub(crate) struct RequestContext {
     pub(crate) status: Result,
     /// Memory of the chunk, shared by the paths of the session, as the path's device sees it.
     pub(crate) mapping: Arc<PageMapping>,
+    /// Memory for the data of a write that is copied, if the policy has any copied.
+    copy: Option<Arc<PageBlock>>,
     /// The chunk's own registration, under `always_invalidate`.
     pub(crate) region: Option<Mr>,
     /// The path's connections; dropped with the context when the path is torn down.
@@ -86,8 +93,16 @@ impl RequestContext {
         id: u16,
         mapping: Arc<PageMapping>,
         region: Option<Mr>,
+        policy: ChunkPolicy,
         connections: GraceArc<Connections>,
     ) -> Result<KBox<Self>> {
+        let copy = match policy.copy_bytes() as usize {
+            0 => None,
+            bytes => {
+                let block = PageBlock::new(PageBlock::order_for(bytes))?;
+                Some(Arc::new(block, GFP_KERNEL)?)
+            }
+        };
         Ok(KBox::new(
             Self {
                 id,
@@ -96,12 +111,14 @@ impl RequestContext {
                 data_len: 0,
                 usr_len: 0,
                 is_read: false,
+                is_copied: false,
                 reply: None,
                 key_written: false,
                 revoked: false,
                 filled: false,
                 status: Ok(()),
                 mapping,
+                copy,
                 region,
                 connections,
                 next: None,
@@ -141,10 +158,17 @@ impl RequestContext {
         Ok(head)
     }
 
-    /// Parses a head and stores the result.
+    /// Parses a head, stores the result, and returns the use of the chunk.
     #[inline(always)]
-    pub(crate) fn parse(&mut self, head: &[u8]) -> Result<(), Malformed> {
-        match request::parse(head, self.offset)? {
+    pub(crate) fn parse(
+        &mut self,
+        head: &[u8],
+        policy: ChunkPolicy,
+    ) -> Result<ChunkUse, Malformed> {
+        let request = request::parse(head, self.offset)?;
+        let chunk_use = policy.of(&request);
+        self.is_copied = chunk_use == ChunkUse::Copied;
+        match request {
             Request::Write(write) => {
                 self.data_len = write.data_len;
                 self.usr_len = write.usr_len;
@@ -158,11 +182,11 @@ impl RequestContext {
                 self.reply = read.reply;
             }
         }
-        Ok(())
+        Ok(chunk_use)
     }
 
     /// Begins to serve the parsed request: syncs the data of a write, and the user message, for the
-    /// CPU, and copies the message out of the chunk, once.
+    /// CPU, and copies the message out of the chunk, and the data if the policy wants that, once.
     ///
     /// May sleep for memory, but only for a message that is longer than a read's or write's.
     #[inline(always)]
@@ -171,7 +195,10 @@ impl RequestContext {
         self.status = Ok(());
         let (start, len) = (self.data_len, u32::from(self.usr_len));
         if !self.is_read {
-            self.mapping.for_cpu(0, start);
+            let data = self.mapping.for_cpu(0, start);
+            if self.is_copied {
+                data.copy_to_block(self.copy.as_ref().ok_or(EIO)?)?;
+            }
         }
         // A copy of constant length is a few moves. The bytes behind a shorter message, the head,
         // do no harm here.
@@ -192,11 +219,15 @@ impl RequestContext {
         message.copy_out(&mut self.user_long)
     }
 
-    /// Returns the chunk's memory, which the CPU owns: for a write since [`Self::begin`], for a
-    /// read until the answer is posted, which syncs it for the device.
+    /// Returns the memory of the data: the chunk's, which the CPU owns for a write since
+    /// [`Self::begin`], and for a read until the answer is posted, which syncs it for the device;
+    /// or that of the copy, which no client can write.
     #[inline(always)]
     pub(crate) fn memory(&self) -> &Arc<PageBlock> {
-        self.mapping.block()
+        match (self.is_copied, &self.copy) {
+            (true, Some(copy)) => copy,
+            _ => self.mapping.block(),
+        }
     }
 
     /// Returns the private copy of the request's user message.
@@ -219,13 +250,6 @@ impl RequestContext {
     pub(crate) fn is_read(&self) -> bool {
         self.is_read
     }
-}
-
-/// Returns whether a head has the type of a write.
-#[inline(always)]
-pub(crate) fn is_write(head: &[u8]) -> bool {
-    head.first_chunk()
-        .is_some_and(|kind| u16::from_le_bytes(*kind) == wire::WRITE)
 }
 
 /// The state of one chunk on one path.

@@ -195,7 +195,13 @@ fn register(
             None
         };
         let chunk_state = ChunkState::new();
-        let context = RequestContext::new(id, mapping.clone(), region, connections.clone())?;
+        let context = RequestContext::new(
+            id,
+            mapping.clone(),
+            region,
+            session.policy,
+            connections.clone(),
+        )?;
         chunk_state.free.put(context).map_err(|_| EINVAL)?;
         chunk_states.push(chunk_state, GFP_KERNEL)?;
     }

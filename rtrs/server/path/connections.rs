@@ -172,7 +172,7 @@ pub(crate) fn cost_bytes(session: &Session, device: &Device) -> Result<u64, Queu
 
 impl Sizes {
     fn new(path: &Path, cid: u16) -> Result<Self, QueueError> {
-        let always_invalidate = path.always_invalidate;
+        let always_invalidate = path.policy.always_invalidate();
         let depth = path.geometry.queue_depth();
         let limits = queue_limits(&path.device);
         let (queue, requests) = if cid == 0 {
@@ -232,7 +232,8 @@ fn accept(path: &Arc<Path>, connections: &Connections, cid: u16, pending: Pendin
         retry_count: 0,
         ..ConnectParam::default()
     };
-    let response = ConnectResponse::accept(&path.geometry, path.always_invalidate, path.life);
+    let response =
+        ConnectResponse::accept(&path.geometry, path.policy.always_invalidate(), path.life);
     let cm = pending.accept(&param, response.as_bytes())?;
     let connection = Connection {
         qp,

@@ -230,7 +230,7 @@ fn name_session(path: &Arc<Path>) -> Result<Name, PathError<'static>> {
 fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
     let depth = path.geometry.queue_depth();
     let mut descriptors: KVVec<Descriptor> = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
-    if path.always_invalidate {
+    if path.policy.always_invalidate() {
         for chunk_states in path.chunks.chunk_states().chunks(REGISTER_BATCH) {
             let mut space = rdma::WrBuffer::new();
             let mut batch = qp.batch::<REGISTER_BATCH, 0>(&mut space);

@@ -238,7 +238,7 @@ impl Registry {
         // There must be room for all connections now, and each is charged when it is made: who
         // announces many keeps no memory from others by that.
         let connections = connection.saturating_mul(connect.cid_num.into());
-        let cost = budget::path_bytes(session.geometry())
+        let cost = budget::path_bytes(session.geometry(), session.policy)
             .saturating_add(Connections::bytes(connect.cid_num));
         drop(self.charge(cost.saturating_add(connections))?);
         self.charge(cost)

@@ -13,6 +13,10 @@ use proto::rtrs::{
         session_bytes,
         LIMIT_MIB_MAX, //
     },
+    chunk_policy::{
+        ChunkPolicy,
+        WRITE_COPY_MAX_MAX, //
+    },
     geometry::Geometry,
     signal::{
         QueueLimits,
@@ -46,7 +50,11 @@ fn nothing_is_granted_beyond_the_limit() {
 fn the_largest_session_does_not_overflow() {
     let largest = Geometry::new(1 << 15, 8192).unwrap();
     assert_eq!(session_bytes(&largest), 1 << 28);
-    assert!(path_bytes(&largest) > 0);
+    let none = path_bytes(&largest, ChunkPolicy::new(true, 0));
+    assert!(none > 0);
+    assert_eq!(path_bytes(&largest, ChunkPolicy::new(false, 4096)), none);
+    let copied = path_bytes(&largest, ChunkPolicy::new(true, WRITE_COPY_MAX_MAX));
+    assert_eq!(copied, none + (1 << 31));
     let most = QueueSizes {
         send: u32::MAX,
         recv: u32::MAX,

@@ -23,6 +23,7 @@ mod budget;
 mod cache;
 mod chance;
 mod chunk4k;
+mod chunk_policy;
 mod connect_backlog;
 mod connect_retry;
 mod control;
