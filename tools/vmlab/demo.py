@@ -42,8 +42,8 @@ class Demo:
         for machine in self.lab.machines:
             names = machine.run("mods -l").split()
             self.story.tell(f"{machine.name}: {', '.join(sorted(names))}")
-        self.story.tell("always_invalidate=Y: the server takes back the remote key of a buffer before it looks at what "
-                        "a client wrote there.")
+        self.story.tell("always_invalidate=Y: the server copies a short write, or takes back the remote key of its "
+                        "buffer, before it looks at it.")
 
     def map(self) -> rnbd.Disk:
         """The one line that makes the disk appear."""

@@ -182,12 +182,19 @@ def load_client(lab: Lab, modules: str | None = None) -> None:
 
 
 READ_COPY_MAX = "/sys/module/rtrs_client/parameters/read_copy_max"
+WRITE_COPY_MAX = "/sys/module/rtrs_server/parameters/write_copy_max"
 
 
 def copy_reads(lab: Lab, most_bytes: int) -> None:
     """Has the client's next paths copy READs of up to so many bytes; with 0 each READ has a key of its own."""
     eq(lab.client.write(READ_COPY_MAX, str(most_bytes)), "")
     lab.defer(lab.client.run, f"[ ! -e {READ_COPY_MAX} ] || echo 4096 >{READ_COPY_MAX}")
+
+
+def copy_writes(lab: Lab, most_bytes: int) -> None:
+    """Has the server copy WRITEs of up to so many bytes in its next sessions; with 0 each WRITE takes the key away."""
+    eq(lab.server.write(WRITE_COPY_MAX, str(most_bytes)), "")
+    lab.defer(lab.server.run, f"[ ! -e {WRITE_COPY_MAX} ] || echo 4096 >{WRITE_COPY_MAX}")
 
 
 def unload(lab: Lab, machine: Machine) -> None:

@@ -143,6 +143,27 @@ def as_many_messages_as_there_are_chunks_wait(address: str) -> None:
 
 
 @case
+def a_write_that_was_copied_cannot_be_changed(address: str) -> None:
+    """The client keeps the key, and writes other data into the chunk while the disk has the request."""
+    with ScriptedPeer() as one:
+        a = Client(one, address, b"changer").open()
+        late, prompt = a.map(b"dm-0"), a.map(b"ram1")
+        for size in (SECTOR, 8 * SECTOR):
+            key = a.chunks[5][1]
+            with _suspended():
+                a.write(5, b"A" * size, m.io(late, 0, m.OP_WRITE, size))
+                # Requests of one connection are taken in their order, so that one is under way then.
+                assert len(a.read_device(prompt, 0, SECTOR, chunk=7)) == SECTOR
+                a.raw(5, 0, b"B" * size, None)
+                # What was posted before it has been written when this one has come.
+                assert len(a.read_device(prompt, 0, SECTOR, chunk=7)) == SECTOR
+                _resume()
+                assert _answers(a, 1) == {5: 0}, "the write"
+            assert a.chunks[5][1] == key, "the key has changed"
+            assert a.read_device(late, 0, size) == b"A" * size, "what the disk has"
+
+
+@case
 def a_session_ends_while_a_close_waits(address: str) -> None:
     """The client disconnects: the session ends when the disk has answered, and its name is free then."""
     with ExitStack() as until_the_end:

@@ -153,11 +153,11 @@ def a_second_info_request(c: Client, device: int) -> None:
 
 @attack(CLOSED)
 def a_write_under_a_stale_key(c: Client, device: int) -> None:
-    """With always_invalidate=Y the key of the last WRITE is gone: the server's adapter refuses it."""
+    """With always_invalidate=Y the key of the last WRITE that was not copied is gone: the adapter refuses it."""
     if not c.new_keys:
         raise Closed("keys stay valid with always_invalidate=N; nothing to attack")
     old = c.chunks[3][1]
-    c.write_device(device, 0, bytes(SECTOR), chunk=3)
+    c.write_device(device, 0, bytes(16 * SECTOR), chunk=3)
     assert c.chunks[3][1] != old, "the key did not change"
     c.raw(3, 0, bytes(64), c.payload(3, 0), key=old)
 

@@ -13,11 +13,13 @@ from vmlab import rnbd, tier
 from vmlab.checks import eq, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.tests.io import memory_anywhere
+from vmlab.tests.io import every_size, memory_anywhere
 
 SMP = 2
 
 LANGUAGE = {"c": "C", "ours": "Rust"}
+# So many chunks are enough, and with copies of 64 KiB of each the machines have the memory.
+COPIES = "sess_queue_depth=64"
 CELLS = tuple(itertools.product(("c", "ours"), ("c", "ours"), ("Y", "N")))
 
 
@@ -57,3 +59,24 @@ def test_cell(pair: Lab, client: str, server: str, invalidate: str, title: str) 
         ok(pair.assets.module_set(name), f"the module set '{name}' is not built")
     work(pair, client, server, invalidate)
     print(f"# {title} ok", flush=True)
+
+
+@pytest.mark.parametrize(("client", "server"), [
+    pytest.param(*cell, id=f"copies_with_client_{cell[0]}_server_{cell[1]}")
+    for cell in (("c", "ours"), ("ours", "c"))])
+@needs(own_modules=True, tier=tier.ALL)
+def test_data_are_right_however_much_is_copied(pair: Lab, client: str, server: str) -> None:
+    """None, and all up to 64 KiB: READs by our client, WRITEs by our server, each size of IO, with C in either role."""
+    rnbd.ram_disk(pair, 16)
+    rnbd.load_server(pair, server, f"{COPIES} always_invalidate=Y")
+    rnbd.load_client(pair, client)
+    for most_bytes in (0, 65536):
+        if client == "ours":
+            rnbd.copy_reads(pair, most_bytes)
+        if server == "ours":
+            rnbd.copy_writes(pair, most_bytes)
+        disk = rnbd.map_disk(pair)
+        every_size(disk)
+        disk.fio("--rw=randwrite --bsrange=512-96k --blockalign=512 --iodepth=8 --verify=crc32c --verify_fatal=1 "
+                 "--size=2m", 120).clean()
+        disk.unmap()

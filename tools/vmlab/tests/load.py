@@ -11,7 +11,7 @@ DEFAULTS = {"rtrs_server": {"max_chunk_size": "131072", "sess_queue_depth": "512
             "rnbd_server": {"port_nr": "1234", "dev_search_path": "/"}}
 
 # What C does not have; all of these may be changed (mode 644), see paths_server and pi.
-OURS = {"rtrs_server": {"heartbeat_interval_ms", "heartbeat_missed_max", "max_memory_mib", "trace"},
+OURS = {"rtrs_server": {"heartbeat_interval_ms", "heartbeat_missed_max", "max_memory_mib", "trace", "write_copy_max"},
         "rnbd_server": {"pi", "sidecar", "srv_verify"}}
 
 # Parameter values that must not load, and what insmod says then.
