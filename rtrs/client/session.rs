@@ -148,6 +148,8 @@ pub struct Session {
     /// Held while the list of paths changes; sleeps.
     #[pin]
     pub(crate) paths_lock: Mutex<()>,
+    /// Set under `paths_lock` when the session begins to close: no path is added any more.
+    is_closing: AtomicBool,
     pub(crate) last_path: PerCpu<LastPath>,
     /// A [`Policy`].
     policy: AtomicU8,
@@ -239,6 +241,7 @@ impl Session {
                 fences <- new_irq_lock!(Fences::new(given_up)),
                 fenced_requests: AtomicU32::new(0),
                 paths_lock <- new_mutex!(()),
+                is_closing: AtomicBool::new(false),
                 last_path,
                 policy: AtomicU8::new(Policy::default() as u8),
                 settings: SharedSettings::new(&param.settings),
@@ -274,14 +277,12 @@ impl Session {
     pub fn close(self: &Arc<Self>) {
         self.open.store(false, Ordering::Release);
         self.stop_events();
-        // First the files, so that no task uses the session through them any more.
+        // Before the files, whose removal waits for the tasks that wait in them for a path.
+        self.begin_close();
+        // Before the paths go: no task uses them through the files any more.
         let files = self.files.lock().take();
         drop(files);
         if let Some(paths) = self.paths.get() {
-            // All at once: requests in flight are not to move from one to the next.
-            for path in &paths.0 {
-                path.begin_close();
-            }
             for path in &paths.0 {
                 path.remove();
             }

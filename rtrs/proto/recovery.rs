@@ -134,6 +134,8 @@ pub struct Recovery {
     /// The life was ended by the client, not by an error of a connection: its packets may still
     /// arrive.
     is_abandoned: bool,
+    /// The path is to be removed: no reconnect is granted any more.
+    is_closed_for_good: bool,
     backoff: Backoff,
     /// Attempts in a row that a peer with a resolved address has not answered.
     silent: u32,
@@ -156,6 +158,7 @@ impl Recovery {
         is_device_gone: false,
         is_wanted: false,
         is_abandoned: false,
+        is_closed_for_good: false,
         backoff: Backoff::NEW,
         silent: 0,
     };
@@ -245,7 +248,8 @@ impl Recovery {
             } => self.attempt_failed(outcome, took_ms, &pauses),
             Event::TornDown { run, kept, pauses } => self.torn_down(run, kept, &pauses),
             Event::Undrained => Self::only(self.undrained()),
-            Event::Close => {
+            Event::Close | Event::CloseForGood => {
+                self.is_closed_for_good |= event == Event::CloseForGood;
                 self.note_abandoned();
                 Self::only(self.end(ClientEvent::Close))
             }
@@ -334,6 +338,9 @@ impl Recovery {
     }
 
     fn reconnect(&mut self) -> Action {
+        if self.is_closed_for_good {
+            return Action::Busy;
+        }
         self.note_abandoned();
         let effect = self.change(ClientEvent::Reconnect);
         match effect {

@@ -332,8 +332,9 @@ impl Path {
     }
 
     /// Begins to close the path, if it is not closed: [`Self::wait_closed`] waits for the end.
-    pub(crate) fn begin_close(self: &Arc<Self>) {
-        if self.step(Event::Close) == Action::TearDown {
+    /// `event` is [`Event::Close`] or [`Event::CloseForGood`].
+    pub(crate) fn begin_close(self: &Arc<Self>, event: Event) {
+        if self.step(event) == Action::TearDown {
             self.abort_connect(PathError::Requested);
         }
     }
@@ -341,7 +342,7 @@ impl Path {
     /// Closes the path and waits until nothing of it is left; sleeps. Not for the path's own work
     /// items.
     pub(crate) fn close(self: &Arc<Self>) {
-        self.begin_close();
+        self.begin_close(Event::Close);
         self.wait_closed();
     }
 
@@ -352,7 +353,7 @@ impl Path {
     ///
     /// `EINTR` if the caller was killed.
     pub(crate) fn close_killable(self: &Arc<Self>) -> Result {
-        self.begin_close();
+        self.begin_close(Event::Close);
         let closed = self.state_changed.wait_until_killable(|| self.is_closed());
         closed.map_err(|_| {
             pr_info!(
@@ -373,9 +374,10 @@ impl Path {
         matches!(self.state(), ClientState::Closed | ClientState::Dead)
     }
 
-    /// Removes a closed path. Of several callers, one gets `true`.
+    /// Closes the path for good and removes it; sleeps. Of several callers, one gets `true`.
     pub(crate) fn remove(self: &Arc<Self>) -> bool {
-        self.close();
+        self.begin_close(Event::CloseForGood);
+        self.wait_closed();
         let removed = self.step(Event::Remove) == Action::Release;
         if removed {
             self.did(Operation::Release);

@@ -13,9 +13,11 @@ use kernel::{
         Delta, //
     },
 };
+use kernel_ext::sync::atomic::Ordering;
 use rtrs_core::proto::{
     addr::PathAddrs,
     connect_retry,
+    recovery::Event,
     PATHS_MAX, //
 };
 
@@ -49,9 +51,12 @@ impl PathsReserve {
 }
 
 impl Session {
-    /// Adds a path to the list.
+    /// Adds a path to the list; `ENODEV` if the session is being closed.
     pub(super) fn add(&self, path: &Arc<Path>) -> Result {
         let _lock = self.paths_lock.lock();
+        if self.is_closing.load(Ordering::Relaxed) {
+            return Err(ENODEV);
+        }
         let mut paths = self.copy_paths()?;
         path.check_new(&paths)?;
         if paths.len() >= PATHS_MAX {
@@ -109,6 +114,19 @@ impl Session {
                 return Err(fault.error());
             };
             fsleep(Delta::from_millis(pause_ms.into()));
+        }
+    }
+
+    /// Begins to close all paths for good: who waits for one to connect gets an error. None is
+    /// added from now on.
+    pub(super) fn begin_close(&self) {
+        let lock = self.paths_lock.lock();
+        self.is_closing.store(true, Ordering::Relaxed);
+        let paths = self.paths.get();
+        drop(lock);
+        // All at once: requests in flight are not to move from one to the next.
+        for path in paths.iter().flat_map(|paths| paths.0.iter()) {
+            path.begin_close(Event::CloseForGood);
         }
     }
 

@@ -75,8 +75,10 @@ pub enum Event {
     ///
     /// [`Recovery::begin_tear_down`]: super::Recovery::begin_tear_down
     Undrained,
-    /// The path must be closed.
+    /// The path must be closed; an administrator may want it connected again.
     Close,
+    /// The path must be closed, and is never connected again: it is to be removed.
+    CloseForGood,
     /// A closed path must be removed from its session.
     Remove,
 }

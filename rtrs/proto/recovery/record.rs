@@ -75,6 +75,7 @@ words!(struct Recovery {
     is_device_gone,
     is_wanted,
     is_abandoned,
+    is_closed_for_good,
     backoff,
     silent,
 });
@@ -96,6 +97,7 @@ words!(enum Event {
     10 => Undrained,
     11 => Close,
     12 => Remove,
+    13 => CloseForGood,
 });
 
 words!(enum Outcome { 0 => Silence, 1 => Refused, 2 => Other });

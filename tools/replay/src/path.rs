@@ -57,7 +57,7 @@ impl Rules for Path {
             Action::AbortConnect => vec![Operation::AbortConnect],
             Action::LookAgain => vec![Operation::GiveUpAddress],
             // An attempt may be under way as well.
-            Action::TearDown if *event == Event::Close => {
+            Action::TearDown if matches!(event, Event::Close | Event::CloseForGood) => {
                 vec![Operation::QueueTearDown, Operation::AbortConnect]
             }
             Action::TearDown | Action::LeaveDevice => vec![Operation::QueueTearDown],

@@ -183,7 +183,7 @@ impl World {
         let event = if closed {
             recovery::Event::Remove
         } else {
-            recovery::Event::Close
+            recovery::Event::CloseForGood
         };
         self.path_event(path, event);
     }

@@ -28,8 +28,12 @@ READ = {"/sys/devices/virtual/block/rnbd*/rnbd/state", "/sys/devices/virtual/rtr
         "/sys/devices/virtual/rnbd-server/ctl/devices/*/sessions/*/access_mode",
         "/sys/devices/virtual/rnbd-client/ctl/map_device"}
 NOBODY = "ip:10.0.0.99"
-# An address that nobody has is given up after 30 seconds, and what is written to a file of sysfs keeps its driver.
+# An address that nobody has is given up after 30 seconds, and a write to `map_device` keeps its driver as long.
 UNLOAD_SECONDS_MAX = 45.0
+# What waits for a path of a session that ends, ends with it: before that address is given up, and in less than the
+# four attempts of a second and a half each after which a write to `reconnect` has failed.
+ADDING_SECONDS_MAX = 15.0
+RECONNECTING_SECONDS_MAX = 6.0
 
 
 @needs(machines=1, own_modules=True, timeout=240)
@@ -101,6 +105,16 @@ def _adding(lab: Lab) -> Job:
     return job
 
 
+def _reconnecting(lab: Lab) -> Job:
+    folder = paths.to_wire(lab)
+    lab.silence(0)
+    now = "cut -d' ' -f1 /proc/uptime"
+    job = lab.client.start_job(f"{now}; echo 1 > {folder}/reconnect; {now}", 120)
+    paths.rest(1)
+    ok(job.running, "reconnect does not wait")
+    return job
+
+
 def _mapping(lab: Lab) -> Job:
     job = _write(lab, f"{rnbd.CONTROL}/map_device", f"sessname=s2 path={NOBODY} device_path=ram0 access_mode=ro")
     ok(job.running, "map_device does not wait")
@@ -108,7 +122,7 @@ def _mapping(lab: Lab) -> Job:
 
 
 STATES = {deed.__name__.removeprefix("_"): deed for deed in (_disconnected, _backing_off, _closing, _removing, _adding,
-                                                              _mapping)}
+                                                              _reconnecting, _mapping)}
 
 
 @pytest.mark.parametrize("state", [pytest.param(name, id=f"the_client_unloads_while_{name}") for name in STATES])
@@ -123,8 +137,12 @@ def test_the_client_unloads(pair: Lab, state: str) -> None:
     pair.client.run("mods -r", 2 * UNLOAD_SECONDS_MAX)
     seconds = paths.uptime(pair.client) - began
     paths.figure(f"{state}: unloaded in {seconds:.1f} s")
-    in_time(seconds < UNLOAD_SECONDS_MAX, f"{seconds:.1f} s to unload")
-    if job:
-        job.wait(60)
+    limit = ADDING_SECONDS_MAX if state == "adding" else UNLOAD_SECONDS_MAX
+    in_time(seconds < limit, f"{seconds:.1f} s to unload")
+    said = job.wait(60) if job else None
+    if said and state == "reconnecting":
+        wrote, ended = (float(line) for line in said.out.splitlines() if line[:1].isdigit())
+        paths.figure(f"{state}: the write has ended after {ended - wrote:.1f} s")
+        in_time(ended - wrote < RECONNECTING_SECONDS_MAX, f"{ended - wrote:.1f} s until the write has ended")
     pair.mend(0)
     pair.server.run("mods -r", 60)

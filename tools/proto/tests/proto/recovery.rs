@@ -64,6 +64,7 @@ enum Turn {
     RetryNow,
     Reconnect,
     Close,
+    CloseForGood,
     Remove,
     TimerExpires,
     AttemptSucceeds,
@@ -73,7 +74,7 @@ enum Turn {
     TearDownCannotDrain,
 }
 
-const TURNS: [Turn; 18] = [
+const TURNS: [Turn; 19] = [
     Turn::Lost,
     Turn::LostBefore,
     Turn::Abandoned,
@@ -83,6 +84,7 @@ const TURNS: [Turn; 18] = [
     Turn::RetryNow,
     Turn::Reconnect,
     Turn::Close,
+    Turn::CloseForGood,
     Turn::Remove,
     Turn::TimerExpires,
     Turn::AttemptSucceeds,
@@ -195,6 +197,7 @@ impl Driver {
             }
             Turn::Reconnect => drop(self.step(Event::Reconnect)),
             Turn::Close => drop(self.step(Event::Close)),
+            Turn::CloseForGood => drop(self.step(Event::CloseForGood)),
             Turn::Remove if self.recovery.state() == ClientState::Closed => {
                 self.step(Event::Remove);
             }

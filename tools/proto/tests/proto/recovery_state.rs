@@ -101,6 +101,32 @@ fn a_path_is_announced_closed_and_only_then_removed() {
 }
 
 #[test]
+fn a_path_that_is_closed_for_good_is_never_connected_again() {
+    let torn_down = Event::TornDown {
+        run: TearDown::ForGood,
+        kept: false,
+        pauses: PAUSES,
+    };
+    let waits = [Event::Established, LOST, TORN_DOWN];
+    for before in 0..=waits.len() {
+        let mut path = after(&waits[..before]);
+        assert_eq!(path.step(Event::CloseForGood).action, Action::TearDown);
+        assert_eq!(path.step(Event::Reconnect).action, Action::Busy);
+        path.step(torn_down);
+        assert_eq!(path.step(Event::Reconnect).action, Action::Busy);
+        assert_eq!(path.step(Event::CloseForGood).action, Action::Ignore);
+        assert_eq!(path.step(Event::Remove).action, Action::Release);
+    }
+    // One that an administrator has closed is connected again until then.
+    let mut path = after(&[Event::Established, Event::Close, torn_down]);
+    let again = path.step(Event::Reconnect).action;
+    assert_eq!(again, Action::StartIn { pause_ms: 0 });
+    path = after(&[Event::Established, Event::Close, torn_down]);
+    assert_eq!(path.step(Event::CloseForGood).action, Action::Ignore);
+    assert_eq!(path.step(Event::Reconnect).action, Action::Busy);
+}
+
+#[test]
 fn a_stale_connection_is_kept_until_it_is_dropped() {
     let kept = Event::TornDown {
         run: TearDown::ToConnectAgain,

@@ -96,7 +96,8 @@ impl Driver {
             Action::Release => self.did(Operation::Release),
             Action::Ignore | Action::Busy | Action::AnnounceClosed => {}
         }
-        if effects.action == Action::TearDown && matches!(event, Event::Close) {
+        if effects.action == Action::TearDown && matches!(event, Event::Close | Event::CloseForGood)
+        {
             self.did(Operation::AbortConnect);
         }
         match effects.stale_connection {
@@ -164,6 +165,7 @@ impl Driver {
             5 => self.step(Event::RetryNow),
             6 => self.step(Event::Reconnect),
             7 if chance.u8(..8) == 0 => self.step(Event::Close),
+            8 if chance.u8(..16) == 0 => self.step(Event::CloseForGood),
             _ => self.work(chance),
         }
     }
@@ -173,7 +175,7 @@ impl Driver {
         for _ in 0..60 {
             driver.happen(chance);
         }
-        driver.step(Event::Close);
+        driver.step(Event::CloseForGood);
         while driver.is_attempting || driver.is_run_queued || driver.run.is_some() {
             driver.work(chance);
         }

@@ -77,6 +77,7 @@ fn events_and_operations_of_a_clients_path_are_read_back() {
         Event::Undrained,
         Event::Close,
         Event::Remove,
+        Event::CloseForGood,
     ];
     let operations = [
         Operation::StartIn { pause_ms: 100 },
