@@ -28,7 +28,8 @@ use super::{
     mapping::{
         self,
         Description,
-        Mapping, //
+        Mapping,
+        Opened, //
     },
     protection::{
         self,
@@ -251,13 +252,17 @@ fn show(
         protection,
         seen: attached.as_ref().map(|attached| attached.stats().clone()),
     };
-    let published =
-        Mapping::new(description, device, attached, claim).and_then(|(mapping, target)| {
-            let answer = mapping.answer().to_wire();
-            mapping.log_opened();
-            session.publish(reservation, mapping, target)?;
-            Ok(answer)
-        });
+    let opened = Opened {
+        device,
+        attached,
+        claim,
+    };
+    let published = Mapping::new(description, opened).and_then(|(mapping, target)| {
+        let answer = mapping.answer().to_wire();
+        mapping.log_opened();
+        session.publish(reservation, mapping, target)?;
+        Ok(answer)
+    });
     published.inspect_err(|error| {
         if LOG_LIMIT.allow().is_some() {
             pr_err!(

@@ -74,6 +74,17 @@ impl Description {
     }
 }
 
+/// A device that is open for a session, and what it has taken for that.
+///
+/// Fields are dropped in declaration order, also if no mapping is made of them.
+pub(crate) struct Opened {
+    pub(crate) device: Arc<BlockDevice>,
+    // Its folder in sysfs is in that of the claim. The drop waits for the requests that are left.
+    pub(crate) attached: Option<Attachment>,
+    // Dropped last: another session may write only when the device is closed here.
+    pub(crate) claim: Claim,
+}
+
 /// A device that a session has open.
 ///
 /// Dropping it closes the device: the drop sleeps until the requests in flight have ended and no
@@ -86,27 +97,24 @@ pub(crate) struct Mapping {
     // Lent to the requests; `unused` completes when it is dropped.
     target: Option<Arc<LentBox<Target>>>,
     unused: Arc<Completion>,
-    device: Arc<BlockDevice>,
     _watch: Watch,
     /// The identity of the disk, and its source.
     identity: Option<(Identity, Basis)>,
-    // Dropped after the wait for `unused`: it waits for the requests that are left.
-    attached: Option<Attachment>,
-    // Dropped last: another session may write only when the device is closed here.
-    claim: Claim,
+    // Dropped after the wait for `unused`.
+    opened: Opened,
 }
 
 impl Mapping {
-    /// Creates the mapping of `device` for `description.session`, and the target for its table.
+    /// Creates the mapping of a device for `description.session`, and the target for its table.
     pub(crate) fn new(
         description: Description,
-        device: Arc<BlockDevice>,
-        attached: Option<Attachment>,
-        claim: Claim,
+        opened: Opened,
     ) -> Result<(Self, Arc<LentBox<Target>>)> {
+        let device = &opened.device;
         let unused = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let bios = description.session.server().bios().clone();
-        let client_queue = attached
+        let client_queue = opened
+            .attached
             .as_ref()
             .and_then(Attachment::client_queue)
             .cloned();
@@ -119,8 +127,8 @@ impl Mapping {
         );
         let target = Arc::new(LentBox::new(target)?, GFP_KERNEL)?;
         let boot = description.session.server().boot();
-        let sidecar = attached.as_ref().and_then(Attachment::uuid);
-        let identity = identity::of_device(&device, sidecar, boot)?;
+        let sidecar = opened.attached.as_ref().and_then(Attachment::uuid);
+        let identity = identity::of_device(device, sidecar, boot)?;
         let description = Arc::new(description, GFP_KERNEL)?;
         let removals = description.session.server().removals();
         let watch = removals.watch(device.clone(), description.clone())?;
@@ -129,11 +137,9 @@ impl Mapping {
             description,
             target: Some(target.clone()),
             unused,
-            device,
             _watch: watch,
             identity,
-            attached,
-            claim,
+            opened,
         };
         Ok((mapping, target))
     }
@@ -144,7 +150,7 @@ impl Mapping {
     ///
     /// Those of sysfs, as `ENOMEM`; the mapping has no files then.
     pub(crate) fn show_files(&mut self) -> Result {
-        let files = sysfs::mapping(self.claim.sessions()?, self.description.clone())?;
+        let files = sysfs::mapping(self.opened.claim.sessions()?, self.description.clone())?;
         self.directory = Some(files);
         Ok(())
     }
@@ -156,7 +162,7 @@ impl Mapping {
 
     /// Returns whether the disk is in the machine.
     pub(crate) fn is_present(&self) -> bool {
-        self.device.is_present()
+        self.opened.device.is_present()
     }
 
     /// Returns the client's name of the device.
@@ -170,13 +176,13 @@ impl Mapping {
             return;
         }
         let (name, path) = (self.description.session.name(), &*self.description.path);
-        let (export, access) = (self.claim.export(), Shown(self.description.access));
+        let (export, access) = (self.opened.claim.export(), Shown(self.description.access));
         match self.identity {
             Some((identity, basis)) => pr_info!(
                 "session {name}: device '{path}' ({export}) opened as {access}: {}, {}{}\n",
                 Shown(identity),
                 Shown(basis),
-                match &self.attached {
+                match &self.opened.attached {
                     Some(_) => " and that of its sidecar",
                     None => "",
                 }
@@ -203,13 +209,14 @@ impl Mapping {
 
     /// Returns the properties of the device for the client.
     pub(crate) fn answer(&self) -> Device {
+        let device = &self.opened.device;
         let identity = self.identity.map(|(identity, _)| identity);
         Device {
             identity: identity.filter(|_| self.description.session.is_extended()),
             pi: self.geometry(),
-            ..match &self.attached {
-                Some(attached) => describe_store(&self.device, attached, self.device_id()),
-                None => describe(&self.device, self.device_id()),
+            ..match &self.opened.attached {
+                Some(attached) => describe_store(device, attached, self.device_id()),
+                None => describe(device, self.device_id()),
             }
         }
     }
@@ -229,7 +236,7 @@ impl Drop for Mapping {
             "session {}: device '{}' ({}) closed\n",
             self.description.session.name(),
             &*self.description.path,
-            self.claim.export()
+            self.opened.claim.export()
         );
     }
 }
