@@ -237,6 +237,8 @@ pub struct Growth {
     step: Option<Step>,
     /// The layout of a superblock of which it is not known whether it is there.
     unknown: Option<Layout>,
+    /// A mark of use is on its way, with all of block 0.
+    is_marking: bool,
 }
 
 impl Growth {
@@ -247,6 +249,7 @@ impl Growth {
             target: None,
             step: None,
             unknown: None,
+            is_marking: false,
         }
     }
 
@@ -273,6 +276,7 @@ impl Growth {
             }),
             step: None,
             unknown: self.unknown,
+            is_marking: self.is_marking,
         };
         Ok(())
     }
@@ -318,6 +322,7 @@ impl Growth {
                 let count = u16::try_from(left).unwrap_or(u16::MAX).min(PI_BLOCKS_MAX);
                 Step::PiBlocks { first, count }
             }
+            Step::Superblock if self.is_marking => return None,
             step => step,
         };
         self.step = Some(step);
@@ -400,6 +405,19 @@ impl Growth {
         let is_ending = self.step == Some(Step::Superblock);
         let target = self.target.as_ref().filter(|_| is_ending)?;
         Some(&target.superblock)
+    }
+
+    /// The mark of use is about to be read and written anew with all of block 0, which may last
+    /// longer than the lease. Returns the superblock to be written with it, if a growth is writing
+    /// that; it begins no such write before [`mark_ended`](Self::mark_ended).
+    pub fn mark_begun(&mut self) -> Option<Superblock> {
+        self.is_marking = true;
+        self.ending().copied()
+    }
+
+    /// The mark was written, or has failed: there may be a step to be taken.
+    pub fn mark_ended(&mut self) {
+        self.is_marking = false;
     }
 
     /// Returns how far it is.

@@ -336,19 +336,20 @@ impl Keeper {
         let volume = self.volume.lock().clone();
         let mut claim_io = self.claim_io.lock();
         // A whole block has the superblock too, which a growth writes: it begins no such write
-        // while this one is on its way, and one that has begun may last longer than the lease.
-        let growing = volume
+        // while this one is on its way.
+        let beside = volume
             .as_ref()
             .filter(|_| claim_io.disk.writes_whole_blocks());
-        let growing = growing.map(|volume| volume.growing().lock());
-        let ending = growing.as_ref().and_then(|growing| growing.ending());
-        let end = claim_io.advance(Errand::Renew, &self.lease, &self.label, ending);
+        let ending = beside.and_then(|volume| volume.growing().lock().mark_begun());
+        let end = claim_io.advance(Errand::Renew, &self.lease, &self.label, ending.as_ref());
         let is_lost = end.is_ok_and(End::is_lost);
         if is_lost {
             // The last step of a growth, which waits for this, is not taken any more.
             self.lease.lose();
         }
-        drop(growing);
+        if let Some(volume) = beside {
+            volume.growing().lock().mark_ended();
+        }
         let rest_ms = advance::rest_ms(&claim_io.claim);
         // Its own was found last, and written late: another one's may have been there.
         let found = match claim_io.found.0 == Some(claim_io.holder) {

@@ -105,9 +105,15 @@ impl Growing {
         &self.superblock.uuid
     }
 
-    /// Returns the superblock that is being written.
-    pub(super) fn ending(&self) -> Option<&Superblock> {
-        self.growth.ending()
+    /// Says that the mark of use is about to be written with all of block 0; returns the superblock
+    /// to be written with it, if a growth is writing that.
+    pub(super) fn mark_begun(&mut self) -> Option<Superblock> {
+        self.growth.mark_begun()
+    }
+
+    /// Says that this has ended. The caller makes the engine look for a step.
+    pub(super) fn mark_ended(&mut self) {
+        self.growth.mark_ended();
     }
 
     /// Writes to memory what a step writes to the device; returns the memory, and its length in

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from vmlab import paths, rnbd, tier
-from vmlab.checks import eq, ge, ok, until
+from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.people import Verifier
@@ -274,6 +274,27 @@ def test_a_growth_that_does_not_end_changes_nothing(pair: Lab) -> None:
     disk.unmap()
     found_ = scrub(pair, DEVICE)
     eq((found_["bad"], sum(found_.values())), (0, LARGE), str(found_))
+
+
+@needs(wires=1)
+def test_a_growth_is_stopped_while_the_disk_stands_still(pair: Lab) -> None:
+    """The mark of use, which this disk takes with the superblock, is on its way: the file answers, and takes a stop."""
+    disk = begin(pair)
+    eq(pair.server.read(f"/sys/block/{DEVICE}/queue/physical_block_size"), "4096")
+    become(pair, *slow_from(16 * MIB, 32 * MIB, 1000))
+    eq(command(pair, "start"), "")
+    pair.defer(pair.server.try_run, f"dmsetup resume {NAME}")
+    pair.server.run(f"dmsetup suspend --nolockfs {NAME}")
+    paths.rest(2.5)     # The mark is written anew each second and a half.
+    jobs = [pair.server.start_job(f"cat {FILE}"), pair.server.start_job(f"echo stop > {FILE} && cat {FILE}")]
+    until(lambda: not any(job.running for job in jobs), 10, "the file answers")
+    matches(jobs[0].ok(), "state (running|stopped)")
+    matches(jobs[1].ok(), "state stopped")
+    become(pair, linear(32 * MIB))
+    until(lambda: command(pair, "start") == "", 30, "it begins anew")
+    grown(pair, LARGE)
+    disk.unmap()
+    eq(scrub(pair, DEVICE)["bad"], 0)
 
 
 @needs(wires=1, disk_mib=64, disruptive=True)

@@ -353,6 +353,34 @@ fn a_mark_that_is_written_in_the_last_step_has_the_new_superblock() {
     assert_eq!(parse(&bad), Ok(new));
 }
 
+/// A mark of use that was begun before the last step has the old superblock beside it.
+#[test]
+fn the_superblock_is_not_begun_while_a_mark_is_on_its_way() {
+    let old = superblock(1024);
+    let mut growth = Growth::new();
+    assert_eq!(growth.mark_begun(), None);
+    growth.start(&old, 9000).unwrap();
+    let mut steps = Vec::new();
+    while let Some(step) = growth.next_step() {
+        steps.push(step);
+        growth.ended(true);
+    }
+    assert_eq!(steps.last(), Some(&Step::Copy));
+    assert_eq!(growth.state(), State::Running);
+    growth.mark_ended();
+    assert_eq!(growth.next_step(), Some(Step::Superblock));
+    // One that is begun meanwhile has the new one, and is not waited for.
+    assert_eq!(growth.mark_begun(), growth.ending().copied());
+    let grown = growth.ended(true);
+    assert!(grown.is_some());
+    growth.mark_ended();
+    // A growth is stopped while a mark is on its way, too.
+    let mut growth = Growth::new();
+    growth.start(&old, 9000).unwrap();
+    assert_eq!(growth.mark_begun(), None);
+    assert!(growth.stop());
+}
+
 #[test]
 fn commands_are_words() {
     assert_eq!(Command::parse(b"start\n"), Ok(Command::Start));
