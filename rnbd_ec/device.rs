@@ -202,6 +202,8 @@ impl Device {
 
     /// Removes the disk, which cannot be opened any more, and makes all durable. Sleeps.
     pub(crate) fn finish_stop(&self, forbidden: OpensForbidden<Queue>) {
+        // The removal of the files waits for who writes `replace`, who waits for the upkeep.
+        self.core.begin_stop();
         self.end_announcing();
         let taken = self.shown.lock().take();
         if let Some(Shown { files, disk }) = taken {
@@ -262,7 +264,7 @@ impl Device {
         let device = Arc::new(device, GFP_KERNEL)?;
         let core = &self.core;
         let replaced = core.with_upkeep(|upkeep| upkeep.replace(core, device));
-        let member = replaced.ok_or(ENODEV)?.inspect_err(|error| {
+        let member = replaced.unwrap_or(Err(ENODEV)).inspect_err(|error| {
             pr_err!("{}: replace: {shown}: not done: {error:?}\n", self.name());
         })?;
         pr_info!("{}: member {member} is {shown} from now on\n", self.name());

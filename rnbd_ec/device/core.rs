@@ -429,10 +429,13 @@ impl Core {
         engine.as_deref_mut().map(call)
     }
 
-    /// Calls with the upkeep; `None` if the array was stopped. Sleeps until it has done what it
-    /// does.
+    /// Calls with the upkeep; `None` if the array is being stopped. Sleeps until it has done what
+    /// it does.
     pub(super) fn with_upkeep<R>(&self, call: impl FnOnce(&mut Upkeep) -> R) -> Option<R> {
         let mut upkeep = self.upkeep.lock();
+        if self.is_stopping() {
+            return None;
+        }
         upkeep.as_deref_mut().map(call)
     }
 
@@ -454,11 +457,17 @@ impl Core {
             .wait_until_timeout_ms(|| self.runs() != runs || self.is_stopping(), TICK_MS);
     }
 
+    /// Has what goes on by itself end as soon as it can: the array is to be stopped. No request
+    /// comes any more.
+    pub(super) fn begin_stop(&self) {
+        self.is_stopping.store(true, Release);
+        self.has_run.wake_all();
+    }
+
     /// Makes all durable and ends what goes on by itself. The disk was removed. Sleeps until each
     /// IO has ended.
     pub(super) fn stop(core: &Arc<Self>) {
-        core.is_stopping.store(true, Release);
-        core.has_run.wake_all();
+        core.begin_stop();
         Self::kick(core);
         core.drained.wait();
         drop(workqueue::cancel_delayed_sync::<_, 2>(core));

@@ -101,7 +101,7 @@ impl Upkeep {
             self.again_at_ms = core.now_ms().saturating_add(RETRY_MAX_MS);
             core.with_engine(|engine| engine.array.collect_again());
         }
-        !core.is_stopping() && self.collect(core)
+        self.collect(core)
     }
 
     /// Tries to take back members that have failed.

@@ -359,17 +359,35 @@ def test_a_slot_that_gives_errors_is_one_that_is_damaged(vm: Lab) -> None:
 @needs(machines=1, own_modules=True)
 def test_a_stop_does_not_wait_for_a_segment_that_cannot_be_read(vm: Lab) -> None:
     """Segments with bad sectors are read to be repaired, each read takes as long as a disk tries: it ends at once."""
-    array = begin(vm, "hedge_ms=0")
-    repairs_for_long(vm, array)
+    stops_at_once(begin_long_repair(vm))
+
+
+@needs(machines=1, own_modules=True)
+def test_a_stop_does_not_wait_for_a_replacement_that_waits(vm: Lab) -> None:
+    """Who writes `replace` while such a segment is read is told that there is no array any more."""
+    array = begin_long_repair(vm)
+    vm.server.run(f"dmsetup create new --table '0 {24 * 2048} error'")
+    vm.defer(vm.server.run, "dmsetup remove --retry new")
+    mark = vm.server.log_mark()
+    replacement = vm.server.start_job(f"echo {ec.path(4)} > {array.control}/replace")
+    until(lambda: vm.server.run("dmsetup info -c --noheadings -o open new").strip() == "1", 10, "it is opened")
+    stops_at_once(array)
+    eq(replacement.wait(20).code, 1)
+    eq(len(vm.server.log_matches("ec0: replace: /dev/dm-4: not done: ENODEV", mark)), 1)
+
+
+def stops_at_once(array: ec.Array) -> None:
+    """The stop waits for a read or two."""
     begun = time.monotonic()
     array.stop()
     seconds = time.monotonic() - begun
     in_time(seconds < 8, f"it was stopped in {seconds:.1f} s")
 
 
-def repairs_for_long(vm: Lab, array: ec.Array) -> None:
-    """A segment is being read to be repaired, which takes half a minute: it has many batches, and what is read of one
-    of its members ends with an error, after a second."""
+def begin_long_repair(vm: Lab) -> ec.Array:
+    """An array of which a segment is being read to be repaired, which takes half a minute: it has many batches, and
+    what is read of one of its members ends with an error, after a second."""
+    array = begin(vm, "hedge_ms=0")
     array.fio("--rw=write --bs=4k --iodepth=1 --size=2m --refill_buffers").clean()
     vm.server.run("modprobe dm_delay; dmsetup create bad --table '0 2048 error'")
     vm.defer(vm.server.run, "dmsetup remove --retry bad")
@@ -384,6 +402,7 @@ def repairs_for_long(vm: Lab, array: ec.Array) -> None:
     mark, collected = reads(), array.stats()["collected_segments"]
     until(lambda: reads() > mark + 2, 20, "a segment is read to be repaired")
     eq(array.stats()["collected_segments"], collected, "segments that were read to their end")
+    return array
 
 
 def unreadable(vm: Lab, member: int, first: int, count: int) -> None:
