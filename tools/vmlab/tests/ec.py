@@ -251,3 +251,41 @@ def test_lines_that_are_wrong_are_refused_with_one_line(vm: Lab) -> None:
     eq(ec.try_assemble(vm, ec.line(mode="assemble").replace("ec0", "ec1")), "EBUSY")
     vm.server.run(f"exec 9< {array.path}; echo 1 > {array.control}/stop && exit 1; exit 0")
     eq(array.present, True)
+
+
+@needs(machines=1, own_modules=True)
+def test_what_two_damaged_slots_hide_is_given_up_by_force_only(vm: Lab) -> None:
+    """All three members are there. Two have lost the superblocks of the last assembly, and the third one was not in
+    it: what is left fits, and the log is newer. It is refused; `force=1` gives that up, once and for all."""
+    array = begin(vm)
+    array.fio("--rw=write --bs=64k --size=2m --refill_buffers").clean()
+    before = array.checksum(0, 3)
+    array.stop()
+    array = ec.assemble(vm, ec.line(0, 1, mode="assemble"))
+    array.fio("--rw=write --bs=64k --offset=2m --size=1m --end_fsync=1 --refill_buffers").clean()
+    newer = array.checksum(0, 3)
+    # As if the power failed: the stop writes nothing.
+    for member in (0, 1):
+        ec.fails(vm, member)
+    array.stop()
+    for member in (0, 1):
+        ec.works(vm, member)
+        damage_newer_slot(vm, member)
+    mark = vm.server.log_mark()
+    eq(ec.try_assemble(vm, ec.line(mode="assemble")), "EUCLEAN")
+    lines = vm.server.log_matches("rnbd_ec: ", mark)
+    eq((len(lines), "slots of two superblocks are damaged, or cannot be read" in lines[0]), (1, True), str(lines))
+    array = ec.assemble(vm, ec.line(mode="assemble", options="force=1"))
+    eq((array.state(), array.checksum(0, 3)), ("clean", before))
+    ok(before != newer, "nothing was given up")
+    array.fio("--rw=write --bs=64k --offset=3m --size=1m --refill_buffers").clean()
+    array.stop()
+    array = ec.assemble(vm, ec.line(mode="assemble"))
+    eq((array.state(), array.checksum(0, 3)), ("clean", before))
+
+
+def damage_newer_slot(vm: Lab, member: int) -> None:
+    """Changes a byte of the superblock that counts: its slot says that it was written more often than the other."""
+    disk, slots = ec.path(member), (0, BLOCK)
+    newer = max(slots, key=lambda slot: int(vm.server.run(f"od -An -tu8 -j {slot + 64} -N 8 {disk}")))
+    vm.server.run(f"printf x | dd of={disk} bs=1 seek={newer + 24} conv=notrunc,fsync status=none")
