@@ -275,6 +275,27 @@ impl Device {
         Ok(())
     }
 
+    /// Fails a member by hand, which does not return until `None` is said, or it is replaced.
+    /// Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if too few others are in sync, after a log line.
+    pub(crate) fn fail(&self, member: Option<usize>) -> Result {
+        let core = &self.core;
+        let done = core.with_running(|engine| engine.fail(core, member));
+        Core::kick(core);
+        done.ok_or(ENODEV)?
+    }
+
+    /// Prints the member that was failed by hand.
+    pub(crate) fn show_failed(&self, page: &mut ShowBuffer<'_>) -> Result {
+        match self.core.with_engine(|engine| engine.array.kept_out()) {
+            Some(Some(member)) => writeln!(page, "{member}"),
+            _ => writeln!(page, "none"),
+        }
+    }
+
     /// Prints the state in words.
     pub(crate) fn show_state(&self, page: &mut ShowBuffer<'_>) -> Result {
         let Some(view) = self.core.with_engine(|engine| engine.array.view()) else {

@@ -9,6 +9,7 @@
 //!                 stats             what was done
 //!                 uuid              of the array
 //!                 replace           a new device for the member that is missing
+//!                 fail              number of a member: goes on without it; none: it may return
 //!                 recover_every_n   each read with this number is rebuilt
 //!                 stop              1: makes all durable, and removes the disk
 //! ```
@@ -36,6 +37,7 @@ use kernel_ext::{
         StoreContext, //
     },
 };
+use seglog::members::MEMBERS;
 
 use crate::{
     arrays::Arrays,
@@ -48,12 +50,13 @@ static CONTROL: [Attribute<Arrays>; 1] =
     [Attribute::rw(c"assemble", show_assemble, store_assemble)];
 
 /// Files of an array.
-static DEVICE: [Attribute<Device>; 7] = [
+static DEVICE: [Attribute<Device>; 8] = [
     Attribute::ro(c"state", show_state),
     Attribute::ro(c"members", show_members),
     Attribute::ro(c"stats", show_stats),
     Attribute::ro(c"uuid", show_uuid),
     Attribute::rw(c"replace", show_replace, store_replace),
+    Attribute::rw(c"fail", show_fail, store_fail),
     Attribute::rw(
         c"recover_every_n",
         show_recover_every_n,
@@ -135,6 +138,25 @@ fn show_replace(_device: &Device, page: &mut ShowBuffer<'_>) -> Result {
 
 fn store_replace(device: ArcBorrow<'_, Device>, _context: &StoreContext<'_>, path: &str) -> Result {
     memory::without_io(|| device.replace(path.as_bytes()))
+}
+
+fn show_fail(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
+    device.show_failed(page)
+}
+
+fn store_fail(device: ArcBorrow<'_, Device>, _context: &StoreContext<'_>, word: &str) -> Result {
+    let number = parse_i32(word.as_bytes(), 10).ok();
+    let number = number.and_then(|number| usize::try_from(number).ok());
+    let member = number.filter(|member| *member < MEMBERS);
+    if member.is_none() && word != "none" {
+        pr_err!(
+            "{}: fail: '{}' is neither a member nor none\n",
+            device.name(),
+            Escaped(word.as_bytes())
+        );
+        return Err(EINVAL);
+    }
+    memory::without_io(|| device.fail(member))
 }
 
 fn show_recover_every_n(device: &Device, page: &mut ShowBuffer<'_>) -> Result {

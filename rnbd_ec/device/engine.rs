@@ -209,9 +209,14 @@ impl Engine {
         }
         for member in told.failed.iter() {
             core.stats.add(Stat::Failures, 1);
+            let when = if self.array.kept_out() == Some(member) {
+                "\"none\" is written to ec/fail"
+            } else {
+                "it answers"
+            };
             pr_warn!(
-                "{}: runs without member {member}: it is taken back when it answers, or write a \
-                 new device to its file ec/replace\n",
+                "{}: runs without member {member}: it is taken back when {when}, or write a new \
+                 device to its file ec/replace\n",
                 core.name()
             );
         }
@@ -355,9 +360,10 @@ impl Engine {
         }
     }
 
-    /// Returns the members that are not written, of which the device is open.
+    /// Returns the members that are not written, of which the device is open, and that may return.
     pub(super) fn missing(&self) -> Members {
-        let written = self.array.live().or(self.array.returning());
+        let kept_out = self.array.kept_out().map_or(Members::NONE, Members::of);
+        let written = self.array.live().or(self.array.returning()).or(kept_out);
         let is_open = |member: &usize| matches!(self.means.devices.get(*member), Some(Some(_)));
         Members::ALL.minus(written).iter().filter(is_open).collect()
     }

@@ -188,6 +188,7 @@ impl Upkeep {
             if let Some(place) = engine.means.devices.get_mut(member) {
                 *place = Some(device);
             }
+            engine.array.release();
         });
         self.retry_ms = RETRY_MS;
         self.take_back(core, member)?;
@@ -275,6 +276,24 @@ impl Upkeep {
 }
 
 impl Engine {
+    /// Fails a member by hand; `None` lets it return.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if too few others are in sync, after a log line.
+    pub(super) fn fail(&mut self, core: &Arc<Core>, member: Option<usize>) -> Result {
+        let Some(member) = member else {
+            self.array.release();
+            return Ok(());
+        };
+        self.array.take_away(member).map_err(|why| {
+            pr_err!("{}: fail: not done: {}\n", core.name(), Shown(why));
+            EBUSY
+        })?;
+        self.give_up_reads(core, member);
+        Ok(())
+    }
+
     /// Returns the member whose place a new device may take.
     fn replaceable(&mut self) -> Option<usize> {
         let written = self.array.live().or(self.array.returning());

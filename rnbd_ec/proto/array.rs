@@ -153,6 +153,8 @@ pub struct Array<M: Memory> {
     dump_pending: Members,
     /// A member is told, with the others, that it is written from now on.
     telling: Option<usize>,
+    /// A member that was taken away by hand, and does not return by itself.
+    kept_out: Option<usize>,
     resync: Option<Resync>,
     /// Segments of which a member has not given what was written, and the numbers of their uses:
     /// one that can be moved, and one that is still written.
@@ -190,6 +192,7 @@ impl<M: Memory> Array<M> {
             dump: None,
             dump_pending: Members::NONE,
             telling: None,
+            kept_out: None,
             resync: None,
             damaged: [None; 2],
             repairs: Budget::default(),

@@ -6,7 +6,10 @@ use core::fmt;
 
 use seglog::{
     collect::Purpose,
-    members::Members,
+    members::{
+        Members,
+        DATA_COLUMNS, //
+    },
     resync::{
         Resync,
         Step, //
@@ -38,6 +41,8 @@ pub enum NotNow {
     Busy,
     /// The superblock is of another array, or a number in it is too high.
     NotIt,
+    /// The user has taken it away.
+    KeptOut,
 }
 
 impl fmt::Display for NotNow {
@@ -51,6 +56,7 @@ impl fmt::Display for NotNow {
             Self::Stopped => f.write_str("fewer than two other members live"),
             Self::Busy => f.write_str("another change of members has not ended"),
             Self::NotIt => f.write_str("it is not this member of this array"),
+            Self::KeptOut => f.write_str("it was failed by hand"),
         }
     }
 }
@@ -73,6 +79,30 @@ impl<M: Memory> Array<M> {
             dump.member_failed(&self.layout);
         }
         self.telling = self.telling.filter(|telling| *telling != member);
+    }
+
+    /// Takes a member away by hand, as if it had failed, until [`Self::release`].
+    ///
+    /// # Errors
+    ///
+    /// Returns that too few others live.
+    pub fn take_away(&mut self, member: usize) -> Result<(), NotNow> {
+        if self.live().minus(Members::of(member)).count() < DATA_COLUMNS {
+            return Err(NotNow::Stopped);
+        }
+        self.fail(member);
+        self.kept_out = Some(member);
+        Ok(())
+    }
+
+    /// Lets a member that was taken away by hand return as others do.
+    pub fn release(&mut self) {
+        self.kept_out = None;
+    }
+
+    /// Returns the member that was taken away by hand. One more would leave too few.
+    pub fn kept_out(&self) -> Option<usize> {
+        self.kept_out
     }
 
     /// Writes the epoch without those that have failed, and goes on when it is durable.
@@ -153,6 +183,9 @@ impl<M: Memory> Array<M> {
     ) -> Result<(), NotNow> {
         let member = own.member;
         self.check_return(member)?;
+        if self.kept_out == Some(member) {
+            return Err(NotNow::KeptOut);
+        }
         let survivor = self.survivor().ok_or(NotNow::Stopped)?;
         if !survivor.is_of_same_array(&own) || own.check_room(&self.epoch).is_err() {
             return Err(NotNow::NotIt);

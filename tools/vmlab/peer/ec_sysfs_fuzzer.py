@@ -26,7 +26,8 @@ WRONG_WORDS = ("colour=red", "name=", "=", "name=a/b", f"name={'n' * 28}", "memb
                "members=/dev/a,/dev/b,/dev/c,/dev/d", "mode=make", "codec=zip", "matrix=cauchy", "force=2", "size=0x10",
                "member_timeout_ms=99", "hedge_ms=9",
                "recover_every_n=-1")
-RANGES = {"recover_every_n": (0, 2**31 - 1)}
+RANGES = {"recover_every_n": (0, 2**31 - 1), "fail": (0, 2)}
+FAILS = ("0", "1", "2", "none", "none")
 
 
 class Chance(sysfs_fuzzer.Chance):
@@ -54,7 +55,8 @@ class Chance(sysfs_fuzzer.Chance):
         name = os.path.basename(file)
         if name == "assemble":
             return self.line()
-        return str(self.choice(self.job["spare"])) if name == "replace" else self.choice(WORDS.get(name, ("1",)))
+        words = {"replace": self.job["spare"], "fail": FAILS}
+        return str(self.choice(words.get(name, WORDS.get(name, ("1",)))))
 
     def address(self) -> str:
         """A path, or nearly."""
@@ -74,8 +76,8 @@ class Fuzzer(sysfs_fuzzer.Fuzzer):
     CHANCE = Chance
 
     def ends_io(self, file: str, text: bytes) -> bool:
-        """Nothing that is written to an array in use ends its IO."""
-        return False
+        """Nothing that is written to an array in use ends its IO; with a member missing it may take a spare device."""
+        return "/ec0/ec/fail" in file and re.search(rb"[0-2]", text) is not None
 
     def is_others(self, handle: int) -> bool:
         """Its name says so: no other array gets that of one which is in use."""

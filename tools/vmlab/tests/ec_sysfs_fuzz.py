@@ -25,7 +25,7 @@ SECONDS = tier.of(8, 300)
 DISKS = 7
 ARRAY = "/sys/devices/virtual/block/ec*/ec"
 WRITTEN = {"/sys/devices/virtual/rnbd-ec/ctl/assemble", *(f"{ARRAY}/{name}" for name in (
-    "replace", "recover_every_n", "stop"))}
+    "replace", "fail", "recover_every_n", "stop"))}
 
 
 @needs(machines=1, own_modules=True, timeout=240)

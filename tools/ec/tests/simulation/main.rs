@@ -206,6 +206,17 @@ fn a_member_that_has_lost_its_cache_gives_nothing_of_an_earlier_use() {
 }
 
 #[test]
+fn a_member_that_is_taken_away_returns_when_it_may() {
+    let setting = Setting {
+        percent: 30,
+        ..Setting::default()
+    };
+    for is_new in [false, true] {
+        Life::new(seeds().start, setting).run_with_a_member_taken_away(is_new);
+    }
+}
+
+#[test]
 fn a_copy_is_not_repaired_into_what_one_member_has() {
     let setting = Setting {
         percent: 10,

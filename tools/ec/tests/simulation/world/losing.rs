@@ -5,6 +5,7 @@
 use rnbd_ec::proto::{
     array::{
         Looked,
+        NotNow,
         Repair, //
     },
     budget::REPAIRS_MAX,
@@ -18,7 +19,10 @@ use seglog::{
     source, //
 };
 
-use super::Life;
+use super::{
+    Crc,
+    Life, //
+};
 use crate::member::SECTOR;
 
 impl Life {
@@ -203,6 +207,28 @@ impl Life {
             assert_eq!(found, Ok(current), "{}", self.label());
             self.members[member].exchange_cache(&mut cache);
         }
+    }
+
+    /// A member is taken away by hand: no other one can be, and neither it, nor what is new in its
+    /// place, returns before it may.
+    pub(crate) fn run_with_a_member_taken_away(mut self, is_new: bool) {
+        self.fill();
+        assert_eq!(self.array.take_away(1), Ok(()));
+        assert_eq!(self.array.take_away(0), Err(NotNow::Stopped));
+        self.settle();
+        self.drain();
+        assert_eq!(self.array.live(), Members::ALL.minus(Members::of(1)));
+        self.write_at(0, 1, false);
+        self.settle();
+        self.drain();
+        self.prepare_return(1, is_new);
+        let own = self.superblock(1);
+        let taken = self.act(|array, acting| array.take_back(own, acting, &Crc));
+        assert_eq!(taken, Err(NotNow::KeptOut));
+        self.array.release();
+        self.heal();
+        assert_eq!(self.array.kept_out(), None);
+        self.check_redundancy();
     }
 
     /// A member is missing, and another one does not give what was written: what the third one has
