@@ -96,7 +96,14 @@ impl Registry {
             events,
         };
         let (given_up, needs_worker) = self.backlog.lock().add(waiting)?;
-        drop(given_up);
+        if let Some(given_up) = given_up {
+            // It goes under its handler lock, of the class of those that are held here. Without
+            // memory for a work item it goes here all the same: no handler of it waits for them.
+            let _ = self
+                .shared
+                .queue
+                .try_spawn(GFP_KERNEL, move || drop(given_up));
+        }
         if needs_worker {
             let registry = self.clone();
             let answer = move || registry.answer_all(device);
