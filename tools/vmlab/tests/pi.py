@@ -382,7 +382,12 @@ def test_each_flipped_bit_is_seen(vm: Lab) -> None:
     vm.server.run("cmp /run/block /run/back")
     disk.unmap()
     rnbd.copy_reads(vm, 4096)
+    rnbd.copy_writes(vm, 65536)
     disk = map_with(vm, "crc64")
+    for errors, place in enumerate(("the end of the data", "guard", "seal"), 1):
+        flip(vm, IN_WRITE[place] * 8, WRITE_BYTES)
+        ok(not direct(vm, disk, "write", 9), f"a write that is copied with a flipped {place} succeeded")
+        eq(client_stats(disk)["write_errors"], str(errors), f"write errors after a flipped {place}")
     for errors, (place, byte) in enumerate(IN_COPIED.items(), 1):
         flip(vm, byte * 8, READ_BYTES + 16)
         ok(not direct(vm, disk, "read", 9), f"a read that is copied with a flipped {place} succeeded")
@@ -399,6 +404,8 @@ def test_tuples_reach_a_disk_that_stores_them(pair: Lab) -> None:
     pair.defer(rnbd.remove_module, pair.server, "scsi_debug")
     rnbd.load_server(pair)
     rnbd.load_client(pair)
+    # The tuples of some are in the copies, those of longer ones in the chunks.
+    rnbd.copy_writes(pair, 65536)
     disk = map_with(pair, "auto", "sda")
     eq((client_stats(disk)["mode"], client_stats(disk)["format"]), ("pass", "t10"))
     folder = f"/sys/block/{disk.name}/integrity"

@@ -78,6 +78,7 @@ def test_a_plain_device_keeps_tuples(pair: Lab) -> None:
     eq(rnbd.try_map(pair, other), "EBUSY")
     plain.unmap()
     format_disk(pair)
+    rnbd.copy_writes(pair, 65536)
     mark = pair.client.log_mark()
     disk = map_with(pair, "require")
     ok(pair.client.log_matches("store crc64 for each 4096 bytes", mark), "the client does not tell the mode")
