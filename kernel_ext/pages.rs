@@ -153,8 +153,9 @@ impl PageBlock {
     pub(crate) unsafe fn copy_out_to(&self, offset: usize, target: *mut u8, len: usize) -> Result {
         let source = self.range(offset, len)?;
         // SAFETY: By the function requirements the target is writable, and `range` checked that the
-        // source lies in the block. They may overlap: a list can describe the block itself.
-        unsafe { bindings::memmove(target.cast(), source.cast(), len) };
+        // source lies in the block. They may overlap: a list can describe the block itself. The
+        // compiler does not know this function, hence it reads no byte of the source again.
+        unsafe { bindings::__memmove(target.cast(), source.cast(), len) };
         Ok(())
     }
 

@@ -12,7 +12,7 @@ pub const WRITE_COPY_MAX_DEFAULT: u32 = 4096;
 pub const WRITE_COPY_MAX_MAX: u32 = 64 << 10;
 
 /// The bytes of a page.
-const PAGE_BYTES: u32 = 4096;
+pub const PAGE_BYTES: u32 = 4096;
 
 /// The policy of a session, from the parameters of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,13 @@ pub enum ChunkUse {
 }
 
 impl ChunkPolicy {
-    /// Returns the policy of these parameters.
-    pub const fn new(always_invalidate: bool, write_copy_max: u32) -> Self {
+    /// Returns the policy of these parameters, for chunks of so many bytes: none has more to copy.
+    pub const fn new(always_invalidate: bool, write_copy_max: u32, chunk_size: u32) -> Self {
+        let write_copy_max = if write_copy_max < chunk_size {
+            write_copy_max
+        } else {
+            chunk_size
+        };
         Self {
             always_invalidate,
             write_copy_max,

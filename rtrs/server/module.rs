@@ -149,7 +149,11 @@ impl ModuleState {
 
     /// Returns the policy of the next session.
     pub(crate) fn chunk_policy(&self) -> ChunkPolicy {
-        ChunkPolicy::new(self.always_invalidate, WRITE_COPY_MAX.get())
+        ChunkPolicy::new(
+            self.always_invalidate,
+            WRITE_COPY_MAX.get(),
+            self.geometry.chunk_size(),
+        )
     }
 
     /// Returns the module's state; `ENODEV` after its end.

@@ -7,6 +7,7 @@
 use core::iter::repeat;
 
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
@@ -35,6 +36,9 @@ use rtrs_core::{
         PAGE_BYTES, //
     },
 };
+
+// A block of the layout is one of pages: the addresses of its buffers are made of its length.
+const _: () = assert!(PAGE_SIZE == PAGE_BYTES as usize);
 
 /// The buffer of one request.
 pub(crate) struct ReadBuffer {

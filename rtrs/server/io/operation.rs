@@ -53,7 +53,7 @@ impl Operation {
         self.context.as_ref().map_or(&[], |s| s.user())
     }
 
-    /// Returns the bytes of data. They are at the start of the chunk.
+    /// Returns the bytes of data. They are at the start of the [memory](Self::memory).
     #[inline]
     pub fn data_len(&self) -> u32 {
         self.context.as_ref().map_or(0, |s| s.data_len)
@@ -73,7 +73,7 @@ impl Operation {
         self.context.as_ref().map_or(0, |s| s.id)
     }
 
-    /// Returns the chunk's memory, for zero copy: the data is its first
+    /// Returns the memory of the data, the chunk's or that of a copy: the data is its first
     /// [`data_len`](Self::data_len) bytes.
     ///
     /// For a read the caller must fill all of the data before answering with success. With
@@ -99,7 +99,8 @@ impl Operation {
         }
     }
 
-    /// Returns the chunk's memory; `None` if the operation was answered already.
+    /// Returns the memory of the data, as [`pages`](Self::pages) does; `None` if the operation was
+    /// answered already.
     #[inline]
     pub fn memory(&self) -> Option<&PageBlock> {
         self.context.as_ref().map(|context| &**context.memory())

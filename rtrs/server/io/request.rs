@@ -4,6 +4,7 @@
 //! nothing.
 
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
@@ -21,7 +22,8 @@ use rdma::{
 use rtrs_core::proto::{
     chunk_policy::{
         ChunkPolicy,
-        ChunkUse, //
+        ChunkUse,
+        PAGE_BYTES, //
     },
     request::{
         self,
@@ -86,6 +88,9 @@ pub(crate) struct RequestContext {
 }
 
 const _: () = assert!(size_of::<RequestContext>() <= 192);
+
+// The policy charges pages of this size.
+const _: () = assert!(PAGE_SIZE == PAGE_BYTES as usize);
 
 impl RequestContext {
     /// Allocates the context of chunk `id`.

@@ -50,10 +50,13 @@ fn nothing_is_granted_beyond_the_limit() {
 fn the_largest_session_does_not_overflow() {
     let largest = Geometry::new(1 << 15, 8192).unwrap();
     assert_eq!(session_bytes(&largest), 1 << 28);
-    let none = path_bytes(&largest, ChunkPolicy::new(true, 0));
+    let none = path_bytes(&largest, ChunkPolicy::new(true, 0, 65536));
     assert!(none > 0);
-    assert_eq!(path_bytes(&largest, ChunkPolicy::new(false, 4096)), none);
-    let copied = path_bytes(&largest, ChunkPolicy::new(true, WRITE_COPY_MAX_MAX));
+    assert_eq!(
+        path_bytes(&largest, ChunkPolicy::new(false, 4096, 65536)),
+        none
+    );
+    let copied = path_bytes(&largest, ChunkPolicy::new(true, WRITE_COPY_MAX_MAX, 65536));
     assert_eq!(copied, none + (1 << 31));
     let most = QueueSizes {
         send: u32::MAX,
