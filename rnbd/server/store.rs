@@ -337,16 +337,13 @@ impl VolumeTable {
         let keeper = Keeper::take(device.clone(), label.try_into()?, request.boot)?;
         let opened = self.open_claimed(&device, disk, &keeper, request);
         match opened {
-            Ok((files, volume, gone)) => {
-                keeper.tell(volume.clone());
-                Ok(OpenVolume {
-                    files,
-                    volume,
-                    keeper,
-                    gone,
-                    _device: device,
-                })
-            }
+            Ok((files, volume, gone)) => Ok(OpenVolume {
+                files,
+                volume,
+                keeper,
+                gone,
+                _device: device,
+            }),
             Err(error) => {
                 keeper.stop();
                 Err(error)
@@ -372,6 +369,8 @@ impl VolumeTable {
             ring,
             gone.clone(),
         )?;
+        // Before the file that begins a growth.
+        keeper.tell(volume.clone());
         let files = files::files(request.export, volume.clone())?;
         Ok((files, volume, gone))
     }

@@ -326,15 +326,17 @@ impl Keeper {
         self.claim_io.lock().holder
     }
 
-    /// Tells `volume` from now on when the device may be used again, or not any more.
+    /// Tells `volume` from now on when the device may be used again, or not any more, and when a
+    /// mark is on its way. Waits for one that is; sleeps.
     pub(super) fn tell(&self, volume: Arc<Volume>) {
+        let _claim_io = self.claim_io.lock();
         *self.volume.lock() = Some(volume);
     }
 
     /// Returns when to do it again, in milliseconds, if the device is still that of this server.
     fn renew(&self) -> Option<u32> {
-        let volume = self.volume.lock().clone();
         let mut claim_io = self.claim_io.lock();
+        let volume = self.volume.lock().clone();
         // A whole block has the superblock too, which a growth writes: it begins no such write
         // while this one is on its way.
         let beside = volume
