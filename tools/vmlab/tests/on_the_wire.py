@@ -60,6 +60,7 @@ def test_d27_no_address_of_the_kernel_is_told(pair: Lab) -> None:
 def test_d20_each_answer_changes_its_chunks_key_once(pair: Lab) -> None:
     """D20: under a deep queue of writes the keys of a chunk follow each other without a gap."""
     rnbd.start(pair, mib=8)
+    rnbd.copy_writes(pair, 0)
     with wire.captured(pair) as messages:
         disk = rnbd.map_disk(pair)
         disk.fio("--rw=randwrite --bs=4k --iodepth=256 --size=4m").clean()
