@@ -52,7 +52,7 @@ WORDS = {
     "mpath_policy": POLICIES, "mp_policy": POLICIES, "max_reconnect_attempts": ("-1", "3", "0"),
     "reconnect_delay_ms": ("100", "1000"), "fast_io_fail_tmo": ("off", "0", "1", "600"),
     "heartbeat_interval_ms": ("100", "1000"), "heartbeat_missed_max": ("1", "3"), "max_memory_mib": ("0", "1", "400"),
-    "retry_count": ("0", "2", "7"),
+    "retry_count": ("0", "2", "7"), "read_copy_max": ("0", "4096", "65536"), "write_copy_max": ("0", "4096", "65536"),
 }
 # Written to the watched disk or its session these end its IO: (a pattern of the file, of the text).
 ENDS_IO = ((r"/rnbd/unmap_device$", "force"), (r"/rnbd/resize$", r"\d"), (r"/force_close$", "1"),
@@ -61,7 +61,7 @@ ENDS_IO = ((r"/rnbd/unmap_device$", "force"), (r"/rnbd/resize$", r"\d"), (r"/for
 RANGES = {
     "heartbeat_interval_ms": (100, 60_000), "heartbeat_missed_max": (1, 100), "reconnect_delay_ms": (100, 600_000),
     "max_reconnect_attempts": (-1, 9999), "fast_io_fail_tmo": (-1, 86_400), "retry_count": (0, 7),
-    "max_memory_mib": (0, 2**32 - 2),
+    "max_memory_mib": (0, 2**32 - 2), "read_copy_max": (0, 65_536), "write_copy_max": (0, 65_536),
 }
 WRONG_WORDS = ("colour=red", "sessname=", "=", "device_path=../x", f"sessname={'s' * 255}", f"device_path={'d' * 256}",
                "access_mode=w", "nr_poll_queues=99", "io_timeout_ms=999")

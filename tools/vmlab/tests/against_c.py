@@ -40,6 +40,7 @@ ONLY_OURS = {
     "rtrs_server/heartbeat_interval_ms": "the same at the server",
     "rtrs_server/heartbeat_missed_max": "the same at the server",
     "rtrs_server/max_memory_mib": "the server's memory has a limit",
+    "rtrs_server/write_copy_max": "short writes are copied (decision 0032)",
     "rtrs_server/trace": "steps of state machines are logged, for the tests",
     "disk/wwid": "the disk's identity (decision 0011)",
     "disk/rnbd/cache_losses": "power failures of the server (decision 0012)",

@@ -109,6 +109,14 @@ def test_the_memory_limit_refuses_with_enomem(lab: Lab) -> None:
     ge(len(lines), 1, "lines in the kernel log that name the limit")
     eq(lab.server.write(f"{PARAMETERS}/max_memory_mib", "1"), "")
     _play_refused(lab)
+    until(lambda: not lab.server.names("/sys/class/rtrs-server"), 10, "no session is left")
+    time.sleep(1)       # its memory goes after its files
+    # A session of 64 MiB, and 32 MiB for copies of its path.
+    eq(lab.server.write(f"{PARAMETERS}/max_memory_mib", "90"), "")
+    eq(lab.server.write(f"{PARAMETERS}/write_copy_max", "65536"), "")
+    _play_refused(lab)
+    eq(lab.server.write(f"{PARAMETERS}/write_copy_max", "0"), "")
+    _play(lab, "a_stale_attempt_is_refused")
     eq(lab.server.write(f"{PARAMETERS}/max_memory_mib", "0"), "")
     _play(lab, "a_stale_attempt_is_refused")
 

@@ -29,7 +29,8 @@ SESSIONS = ("s1", "s2", "s3", "s4", "a:b", "s.5", "s/6")
 SETTINGS = {"max_reconnect_attempts": "-1", "reconnect_delay_ms": "1000", "fast_io_fail_tmo": "600",
             "heartbeat_interval_ms": "1000", "heartbeat_missed_max": "3"}
 PARAMETERS = ("rtrs_server/parameters/heartbeat_interval_ms", "rtrs_server/parameters/heartbeat_missed_max",
-              "rtrs_server/parameters/max_memory_mib", "rtrs_client/parameters/retry_count")
+              "rtrs_server/parameters/max_memory_mib", "rtrs_server/parameters/write_copy_max",
+              "rtrs_client/parameters/retry_count", "rtrs_client/parameters/read_copy_max")
 # Kinds of files that can be written, below the folders of the two sides.
 CLIENT = {f"/sys/devices/virtual/rtrs-client/*/{name}" for name in (*SETTINGS, "mpath_policy", "mp_policy", "add_path")}
 CLIENT |= {f"/sys/devices/virtual/rtrs-client/*/paths/*/{name}" for name in (
