@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The IO requests of a client: submits a bio over the chunk's pages, and answers when it ends.
+//! The IO requests of a client: submits a bio over the request's pages, and answers when it ends.
 //!
 //! All of this is the IO path: the only allocation is that of the bio (from its pool), and there is
 //! no sleeping lock. `proto` has checked that the numbers of a request are consistent, and the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests with protection information: their tuples are behind their data in the chunk.
+//! Requests with protection information: their tuples are behind their data.
 //!
 //! Writes are verified before the disk gets them. In mode wire the tuples end here, and those of a
 //! read are made from what the disk gave; in mode pass they go to the disk and come from it.
