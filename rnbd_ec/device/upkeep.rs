@@ -132,7 +132,10 @@ impl Upkeep {
 
     /// Takes a member back that answers again.
     fn take_back(&mut self, core: &Arc<Core>, member: usize) -> Result {
-        let checked = core.with_engine(|engine| engine.array.check_return(member));
+        let checked = core.with_engine(|engine| {
+            let reads = engine.reads.parts(member);
+            engine.array.check_return(member, reads)
+        });
         checked.ok_or(ENODEV)?.map_err(|_: NotNow| EBUSY)?;
         self.one_by_one.forget();
         // What was on its way has arrived, and its superblock may be among it.
@@ -143,7 +146,8 @@ impl Upkeep {
             return Err(EINVAL);
         }
         let taken = core.with_running(|engine| {
-            let taken = engine.act(|array, acting| array.take_back(own, acting, &Crc));
+            let with = (own, engine.reads.parts(member));
+            let taken = engine.act(|array, acting| array.take_back(with, acting, &Crc));
             engine.settle(core);
             taken
         });
@@ -168,7 +172,10 @@ impl Upkeep {
             pr_err!("{}: replace: no member is missing\n", core.name());
             EBUSY
         })?;
-        let own = core.with_engine(|engine| engine.array.replacement(member, id));
+        let own = core.with_engine(|engine| {
+            let with = (id, engine.reads.parts(member));
+            engine.array.replacement(member, with)
+        });
         let own = own.ok_or(ENODEV)?.map_err(|why| {
             pr_err!(
                 "{}: member {member} is not replaced: {}\n",

@@ -126,13 +126,18 @@ impl<M: Memory> Array<M> {
     }
 
     /// Returns what a new device is given, to take the place of a member: both slots are zeroed
-    /// before it is written. `id` is a random number that is not 0.
+    /// before it is written. `id` is a random number that is not 0; `reads` are as for
+    /// [`Self::check_return`].
     ///
     /// # Errors
     ///
     /// Returns why not now.
-    pub fn replacement(&self, member: usize, id: u64) -> Result<Superblock, NotNow> {
-        self.check_return(member)?;
+    pub fn replacement(
+        &self,
+        member: usize,
+        (id, reads): (u64, u32),
+    ) -> Result<Superblock, NotNow> {
+        self.check_return(member, reads)?;
         let survivor = self.survivor().ok_or(NotNow::Stopped)?;
         Ok(survivor.replacement(member, id))
     }
@@ -142,17 +147,19 @@ impl<M: Memory> Array<M> {
         live.find_map(|member| self.superblocks.get(member)?.as_ref())
     }
 
-    /// Checks whether a member can be taken back now.
+    /// Checks whether a member can be taken back now. `reads` are those that it has not answered,
+    /// which its user counts: who has its number would be blamed for them.
     ///
     /// # Errors
     ///
     /// Returns why not now.
-    pub fn check_return(&self, member: usize) -> Result<(), NotNow> {
+    pub fn check_return(&self, member: usize, reads: u32) -> Result<(), NotNow> {
         if self.log.written_members().contains(member) || self.telling == Some(member) {
             return Err(NotNow::InUse);
         }
-        if self.ios(member) > 0 {
-            return Err(NotNow::Ios(self.ios(member)));
+        let ios = self.ios(member).saturating_add(reads);
+        if ios > 0 {
+            return Err(NotNow::Ios(ios));
         }
         if self.is_stopped() {
             return Err(NotNow::Stopped);
@@ -170,19 +177,20 @@ impl<M: Memory> Array<M> {
     }
 
     /// Takes a member back: the one that was away, with what it had, or a new device in its place.
-    /// `own` is its superblock; it was flushed before that was read.
+    /// `own` is its superblock; it was flushed before that was read. `reads` are as for
+    /// [`Self::check_return`].
     ///
     /// # Errors
     ///
     /// Returns why not now.
     pub fn take_back(
         &mut self,
-        own: Superblock,
+        (own, reads): (Superblock, u32),
         actions: &mut impl Actions,
         crc: &impl Checksum,
     ) -> Result<(), NotNow> {
         let member = own.member;
-        self.check_return(member)?;
+        self.check_return(member, reads)?;
         if self.kept_out == Some(member) {
             return Err(NotNow::KeptOut);
         }

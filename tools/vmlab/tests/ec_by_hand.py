@@ -22,7 +22,7 @@ def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
     load = array.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --time_based --runtime=12")
     reads = array.fio("--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime=12")
     goes_on(array)
-    vm.server.run("dmsetup suspend --noflush --nolockfs m1")
+    hangs(vm)
     until(lambda: stands_still(array), 10, "all waits for the member")
     mark = vm.server.log_mark()
     eq(write(vm, array, "fail", "1"), "")
@@ -49,6 +49,36 @@ def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
     array.becomes("clean", 90)
     eq(array.attribute("fail"), "none")
     ok(array.stats()["member_returns"] == 2, str(array.stats()))
+
+
+@needs(machines=1, own_modules=True)
+def test_a_replacement_waits_for_reads(vm: Lab) -> None:
+    """Reads that a member owes are waited for, as writes are: the new device would be blamed for them, and fail."""
+    array = begin(vm, "hedge_ms=0 member_timeout_ms=3000")
+    array.fio("--rw=write --bs=64k --size=8m --refill_buffers").clean()
+    vm.server.run("modprobe loop; truncate -s 24m /run/new; losetup /dev/loop0 /run/new")
+    vm.defer(vm.server.run, "losetup -D; rm /run/new")
+    reads = array.fio("--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime=12")
+    until(lambda: done(array)[1] > 100, 10, "it reads")
+    hangs(vm)
+    until(lambda: stands_still(array), 10, "all waits for the member")
+    eq(write(vm, array, "fail", "1"), "")
+    array.becomes("degraded", 5)
+    mark = vm.server.log_mark()
+    eq(write(vm, array, "replace", "/dev/loop0"), "EBUSY")
+    lines = vm.server.log_matches("member 1 is not replaced: [1-9][0-9]* IOs to it have not ended", mark)
+    eq(len(lines), 1)
+    vm.server.run("dmsetup resume m1")
+    until(lambda: write(vm, array, "replace", "/dev/loop0") == "", 10, "its last read has ended")
+    array.becomes("clean", 90)
+    reads.clean()
+    eq((array.state(), array.stats()["member_failures"]), ("clean", 1))
+
+
+def hangs(vm: Lab) -> None:
+    """Member 1 does not answer, until the end of the test: the stop of the array would wait for it."""
+    vm.defer(vm.server.run, "dmsetup resume m1")
+    vm.server.run("dmsetup suspend --noflush --nolockfs m1")
 
 
 def goes_on(array: ec.Array) -> None:

@@ -488,13 +488,13 @@ impl Life {
             return;
         };
         self.members[member].is_dead = false;
-        if self.array.check_return(member).is_err() {
+        if self.array.check_return(member, 0).is_err() {
             return;
         }
         let is_new = self.random.below(4) == 0;
         self.prepare_return(member, is_new);
         let own = self.superblock(member);
-        let taken = self.act(|array, acting| array.take_back(own, acting, &Crc));
+        let taken = self.act(|array, acting| array.take_back((own, 0), acting, &Crc));
         assert_eq!(taken, Ok(()), "{}", self.label());
     }
 }

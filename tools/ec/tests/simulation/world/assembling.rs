@@ -228,7 +228,7 @@ impl Life {
             self.members[member] = old;
         } else if is_new {
             let id = self.random.next() | 1;
-            let own = self.array.replacement(member, id).unwrap();
+            let own = self.array.replacement(member, (id, 0)).unwrap();
             let mut device = Member::new(BYTES);
             device.write(Layout::slot(own.slot()), &own.bytes(&Crc), true);
             let old = std::mem::replace(&mut self.members[member], device);

@@ -223,8 +223,11 @@ impl Life {
         self.drain();
         self.prepare_return(1, is_new);
         let own = self.superblock(1);
-        let taken = self.act(|array, acting| array.take_back(own, acting, &Crc));
+        let taken = self.act(|array, acting| array.take_back((own, 0), acting, &Crc));
         assert_eq!(taken, Err(NotNow::KeptOut));
+        let taken = self.act(|array, acting| array.take_back((own, 1), acting, &Crc));
+        assert_eq!(taken, Err(NotNow::Ios(1)), "a read from before");
+        assert_eq!(self.array.replacement(1, (7, 1)), Err(NotNow::Ios(1)));
         self.array.release();
         self.heal();
         assert_eq!(self.array.kept_out(), None);
