@@ -71,7 +71,6 @@ use kernel_ext::{
     },
     text::c_string, //
 };
-use seglog::members::MEMBERS;
 
 use self::{
     core::Core,
@@ -84,7 +83,10 @@ pub(crate) use self::{
 use crate::{
     arrays::Arrays,
     proto::{
-        array::State,
+        array::{
+            is_silent,
+            State, //
+        },
         command::Command,
         geometry, //
     },
@@ -280,7 +282,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if too few others are in sync, after a log line.
+    /// `EBUSY` if too few others are in sync, or one of them does not answer, after a log line.
     pub(crate) fn fail(&self, member: Option<usize>) -> Result {
         let core = &self.core;
         let done = core.with_running(|engine| engine.fail(core, member));
@@ -318,15 +320,19 @@ impl Device {
         }
     }
 
-    /// Prints a line for each member.
+    /// Prints a line for each member, with for how long it has not answered.
     pub(crate) fn show_members(&self, page: &mut ShowBuffer<'_>) -> Result {
         let shown = self.core.with_engine(|engine| -> Result {
             let view = engine.array.view();
-            for member in 0..MEMBERS {
+            for (member, owed_ms) in engine.owed_ms(&self.core).into_iter().enumerate() {
                 let word = view.member(member);
                 let device = engine.means.devices.get(member).and_then(Option::as_ref);
                 let name = device.and_then(|device| device.name()).unwrap_or(c"-");
-                page.write_fmt(fmt!("{member} {word} {name}\n"))?;
+                page.write_fmt(fmt!("{member} {word} {name}"))?;
+                if is_silent(owed_ms) {
+                    write!(page, " has not answered for {owed_ms} ms")?;
+                }
+                writeln!(page)?;
             }
             Ok(())
         });

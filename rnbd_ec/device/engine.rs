@@ -339,13 +339,19 @@ impl Engine {
         self.read_progress.note_ios(reads, now_ms);
     }
 
+    /// Returns for how many milliseconds each member has owed the end of an IO.
+    pub(super) fn owed_ms(&self, core: &Core) -> [u64; MEMBERS] {
+        let now_ms = core.now_ms();
+        core::array::from_fn(|member| {
+            let own_ms = self.own_progress.owed_ms(member, now_ms);
+            own_ms.max(self.read_progress.owed_ms(member, now_ms))
+        })
+    }
+
     /// Members that do not answer have failed; those that have failed may return.
     fn look_at_members(&mut self, core: &Arc<Core>) {
-        let now_ms = core.now_ms();
         let limit_ms = u64::from(core.settings.member_timeout_ms);
-        for member in 0..MEMBERS {
-            let own_ms = self.own_progress.owed_ms(member, now_ms);
-            let waited_ms = own_ms.max(self.read_progress.owed_ms(member, now_ms));
+        for (member, waited_ms) in self.owed_ms(core).into_iter().enumerate() {
             if waited_ms > limit_ms && self.is_written(member) {
                 pr_err!(
                     "{}: member {member} has not answered for {waited_ms} ms: it has failed\n",

@@ -287,13 +287,14 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if too few others are in sync, after a log line.
+    /// `EBUSY` if too few others are in sync, or one of them does not answer, after a log line.
     pub(super) fn fail(&mut self, core: &Arc<Core>, member: Option<usize>) -> Result {
         let Some(member) = member else {
             self.array.release();
             return Ok(());
         };
-        self.array.take_away(member).map_err(|why| {
+        let owed_ms = self.owed_ms(core);
+        self.array.take_away(member, owed_ms).map_err(|why| {
             pr_err!("{}: fail: not done: {}\n", core.name(), Shown(why));
             EBUSY
         })?;

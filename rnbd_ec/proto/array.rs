@@ -59,7 +59,10 @@ pub use self::{
         Found,
         Looked, //
     },
-    members::NotNow,
+    members::{
+        is_silent,
+        NotNow, //
+    },
     news::{
         Event,
         News,

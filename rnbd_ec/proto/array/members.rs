@@ -8,7 +8,8 @@ use seglog::{
     collect::Purpose,
     members::{
         Members,
-        DATA_COLUMNS, //
+        DATA_COLUMNS,
+        MEMBERS, //
     },
     resync::{
         Resync,
@@ -28,7 +29,10 @@ use super::{
     Memory, //
 };
 
-/// The reason why a member cannot be taken back now.
+/// The time for which a member that answers may owe the end of an IO, in milliseconds.
+const SILENT_MS: u64 = 1000;
+
+/// The reason why a member cannot be taken back now, or not be taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotNow {
     /// The member lives, or is being resynchronised.
@@ -43,6 +47,8 @@ pub enum NotNow {
     NotIt,
     /// The user has taken it away.
     KeptOut,
+    /// Another member has owed the end of an IO for so many milliseconds.
+    Silent(usize, u64),
 }
 
 impl fmt::Display for NotNow {
@@ -57,8 +63,17 @@ impl fmt::Display for NotNow {
             Self::Busy => f.write_str("another change of members has not ended"),
             Self::NotIt => f.write_str("it is not this member of this array"),
             Self::KeptOut => f.write_str("it was failed by hand"),
+            Self::Silent(member, owed_ms) => write!(
+                f,
+                "member {member} has not answered for {owed_ms} ms: fail that one, or wait"
+            ),
         }
     }
+}
+
+/// Whether a member does not answer that has owed the end of an IO for so many milliseconds.
+pub fn is_silent(owed_ms: u64) -> bool {
+    owed_ms > SILENT_MS
 }
 
 impl<M: Memory> Array<M> {
@@ -81,14 +96,24 @@ impl<M: Memory> Array<M> {
         self.telling = self.telling.filter(|telling| *telling != member);
     }
 
-    /// Takes a member away by hand, as if it had failed, until [`Self::release`].
+    /// Takes a member away by hand, as if it had failed, until [`Self::release`]. `owed_ms` is for
+    /// how long each has owed the end of an IO. While one hangs no other one is taken away: the
+    /// epoch would become durable on one member only, and if the one that hangs fails, too, no two
+    /// members are left that an assembly can go on with.
     ///
     /// # Errors
     ///
-    /// Returns that too few others live.
-    pub fn take_away(&mut self, member: usize) -> Result<(), NotNow> {
-        if self.live().minus(Members::of(member)).count() < DATA_COLUMNS {
+    /// Returns that too few others live, or which one does not answer.
+    pub fn take_away(&mut self, member: usize, owed_ms: [u64; MEMBERS]) -> Result<(), NotNow> {
+        let others = self.live().minus(Members::of(member));
+        if others.count() < DATA_COLUMNS {
             return Err(NotNow::Stopped);
+        }
+        let is_written = self.live().or(self.returning()).contains(member);
+        let mut each = (0..MEMBERS).zip(owed_ms);
+        let silent = each.find(|(other, ms)| others.contains(*other) && is_silent(*ms));
+        if let Some((other, ms)) = silent.filter(|_| is_written) {
+            return Err(NotNow::Silent(other, ms));
         }
         self.fail(member);
         self.kept_out = Some(member);

@@ -25,6 +25,11 @@ def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
     hangs(vm)
     until(lambda: stands_still(array), 10, "all waits for the member")
     mark = vm.server.log_mark()
+    # Without another one no epoch would become durable, and the array would be lost.
+    vm.server.run("sleep 1.5")
+    eq((write(vm, array, "fail", "2"), array.state()), ("EBUSY", "clean"))
+    rows = array.attribute("members").splitlines()
+    eq([" has not answered for " in row for row in rows], [False, True, False], str(rows))
     eq(write(vm, array, "fail", "1"), "")
     array.becomes("degraded", 5)
     goes_on(array)
@@ -36,7 +41,9 @@ def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
     reads.clean()
     for line in ('runs without member 1: it is taken back when "none" is written to ec/fail, or write a new device',
                  "member 1 is not replaced: [0-9]+ IOs to it have not ended: wait, or unmap its device by force",
-                 "fail: not done: fewer than two other members live", "fail: '3' is neither a member nor none"):
+                 "fail: not done: fewer than two other members live",
+                 "fail: not done: member 1 has not answered for [0-9]+ ms: fail that one, or wait",
+                 "fail: '3' is neither a member nor none"):
         eq((line, len(vm.server.log_matches(line, mark))), (line, 1))
     vm.server.run("sleep 3")    # one that has failed by itself is tried after a second
     eq((array.state(), array.attribute("fail")), ("degraded", "1"))

@@ -213,8 +213,13 @@ impl Life {
     /// place, returns before it may.
     pub(crate) fn run_with_a_member_taken_away(mut self, is_new: bool) {
         self.fill();
-        assert_eq!(self.array.take_away(1), Ok(()));
-        assert_eq!(self.array.take_away(0), Err(NotNow::Stopped));
+        let silent = NotNow::Silent(2, 1001);
+        assert_eq!(self.array.take_away(1, [0, 0, 1001]), Err(silent));
+        assert_eq!(self.array.live(), Members::ALL);
+        assert_eq!(self.array.take_away(1, [1000, 9999, 1000]), Ok(()));
+        // It is away already: no epoch is needed.
+        assert_eq!(self.array.take_away(1, [0, 0, 1001]), Ok(()));
+        assert_eq!(self.array.take_away(0, [0; 3]), Err(NotNow::Stopped));
         self.settle();
         self.drain();
         assert_eq!(self.array.live(), Members::ALL.minus(Members::of(1)));
