@@ -352,6 +352,12 @@ impl Engine {
 
     /// Reads a piece by the next way, or ends it if there is none.
     fn try_next_way(&mut self, core: &Arc<Core>, number: usize, mut piece: Piece) {
+        if !self.array.may_still_ask(&piece.found) {
+            if let Some(reading) = self.reads.reading(piece.tag) {
+                reading.is_moved = true;
+            }
+            return self.end_piece(core, number, &piece);
+        }
         let Some(way) = nth_way(&piece) else {
             if self.array.is_current(&piece.found) {
                 self.lose(core, piece.tag, piece.found.index);

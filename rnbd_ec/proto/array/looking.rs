@@ -119,6 +119,13 @@ impl<M: Memory> Array<M> {
         self.segments.end_read(found.spot.segment);
     }
 
+    /// Whether each member that was found may still be read. One that may not has failed, and may
+    /// hang: blocks are looked up again before another way is tried.
+    pub fn may_still_ask(&self, found: &Found) -> bool {
+        let usable = self.usable(found.spot.segment);
+        found.usable.minus(usable).is_empty()
+    }
+
     /// Whether blocks are still where they were found, and as many members may be read. If not,
     /// they are looked up again when no way has given them.
     pub fn is_current(&self, found: &Found) -> bool {

@@ -216,10 +216,16 @@ impl Life {
         let silent = NotNow::Silent(2, 1001);
         assert_eq!(self.array.take_away(1, [0, 0, 1001]), Err(silent));
         assert_eq!(self.array.live(), Members::ALL);
+        let Looked::Found(found) = self.array.begin_read(0, 1) else {
+            panic!("{}: block 0", self.label());
+        };
+        assert!(self.array.may_still_ask(&found));
         assert_eq!(self.array.take_away(1, [1000, 9999, 1000]), Ok(()));
         // It is away already: no epoch is needed.
         assert_eq!(self.array.take_away(1, [0, 0, 1001]), Ok(()));
         assert_eq!(self.array.take_away(0, [0; 3]), Err(NotNow::Stopped));
+        assert!(!self.array.may_still_ask(&found), "member 1 is away");
+        self.array.end_read(&found);
         self.settle();
         self.drain();
         assert_eq!(self.array.live(), Members::ALL.minus(Members::of(1)));
