@@ -300,12 +300,20 @@ impl Device {
 
     /// Prints the state in words.
     pub(crate) fn show_state(&self, page: &mut ShowBuffer<'_>) -> Result {
-        let Some(view) = self.core.with_engine(|engine| engine.array.view()) else {
+        let looked = self
+            .core
+            .with_engine(|engine| (engine.array.view(), engine.array.kept_out()));
+        let Some((view, kept_out)) = looked else {
             return writeln!(page, "stopping");
         };
         let word = view.state().word();
         match view.state() {
             State::Clean => writeln!(page, "{word}"),
+            State::Degraded(member) if kept_out == Some(member) => writeln!(
+                page,
+                "{word}: member {member} was failed by hand: write none to fail, or a new device \
+                 to replace"
+            ),
             State::Degraded(member) => writeln!(
                 page,
                 "{word}: member {member} is missing: bring it back, or write a new device to \

@@ -290,6 +290,9 @@ impl Engine {
     /// `EBUSY` if too few others are in sync, or one of them does not answer, after a log line.
     pub(super) fn fail(&mut self, core: &Arc<Core>, member: Option<usize>) -> Result {
         let Some(member) = member else {
+            if let Some(member) = self.array.kept_out() {
+                pr_info!("{}: member {member} may return\n", core.name());
+            }
             self.array.release();
             return Ok(());
         };
@@ -299,6 +302,10 @@ impl Engine {
             EBUSY
         })?;
         self.give_up_reads(core, member);
+        pr_info!(
+            "{}: member {member} is failed by hand, and kept out\n",
+            core.name()
+        );
         Ok(())
     }
 

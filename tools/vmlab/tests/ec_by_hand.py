@@ -42,12 +42,15 @@ def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
     for line in ('runs without member 1: it is taken back when "none" is written to ec/fail, or write a new device',
                  "member 1 is not replaced: [0-9]+ IOs to it have not ended: wait, or unmap its device by force",
                  "fail: not done: fewer than two other members live",
+                 "member 1 is failed by hand, and kept out",
                  "fail: not done: member 1 has not answered for [0-9]+ ms: fail that one, or wait",
                  "fail: '3' is neither a member nor none"):
         eq((line, len(vm.server.log_matches(line, mark))), (line, 1))
     vm.server.run("sleep 3")    # one that has failed by itself is tried after a second
-    eq((array.state(), array.attribute("fail")), ("degraded", "1"))
+    told = "degraded: member 1 was failed by hand: write none to fail, or a new device to replace"
+    eq((array.attribute("state"), array.attribute("fail")), (told, "1"))
     eq(write(vm, array, "fail", "none"), "")
+    eq(len(vm.server.log_matches("member 1 may return", mark)), 1)
     array.becomes("clean", 90)
     eq(array.attribute("fail"), "none")
     eq(write(vm, array, "fail", "2"), "")
