@@ -3,16 +3,16 @@
 //! The use of a chunk that carries a request: in place, copied, or taken away from the client first
 //! (decisions 0003 and 0032).
 
-use super::request::Request;
+use super::{
+    device::PAGE_SIZE_MIN,
+    request::Request, //
+};
 
 /// The default of `write_copy_max`: the bytes of the longest write that is copied.
 pub const WRITE_COPY_MAX_DEFAULT: u32 = 4096;
 
 /// The upper end of its range. 0 is its lower end: none is copied.
 pub const WRITE_COPY_MAX_MAX: u32 = 64 << 10;
-
-/// The bytes of a page.
-pub const PAGE_BYTES: u32 = 4096;
 
 /// The policy of a session, from the parameters of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +59,8 @@ impl ChunkPolicy {
             return 0;
         }
         match self.write_copy_max.checked_next_power_of_two() {
-            Some(bytes) if bytes > PAGE_BYTES => bytes,
-            _ => PAGE_BYTES,
+            Some(bytes) if bytes > PAGE_SIZE_MIN => bytes,
+            _ => PAGE_SIZE_MIN,
         }
     }
 

@@ -14,8 +14,9 @@ use super::{
 };
 use ferro_proto::errno::Errno;
 
-/// The minimum page size of a memory region, in bytes, which each device supports.
-const PAGE_SIZE_MIN: u32 = 4096;
+/// The minimum page size of a memory region, in bytes, which each device supports: a page of the
+/// kernel.
+pub const PAGE_SIZE_MIN: u32 = 4096;
 
 /// The capabilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,16 +3,16 @@
 //! The buffers of a client's small reads: memory that stays registered, from which the data are
 //! copied (decision 0031).
 
-use super::wire::TAIL_LEN_MAX;
+use super::{
+    device::PAGE_SIZE_MIN,
+    wire::TAIL_LEN_MAX, //
+};
 
 /// The default of `read_copy_max`: the bytes of the longest read that is copied.
 pub const READ_COPY_MAX_DEFAULT: u32 = 4096;
 
 /// The upper end of its range. 0 is its lower end: none is copied.
 pub const READ_COPY_MAX_MAX: u32 = 64 << 10;
-
-/// The pages of the regions, in bytes: every device has them.
-pub const PAGE_BYTES: u32 = 4096;
 
 /// Buffers begin at multiples of a cache line.
 const ALIGN: u32 = 64;
@@ -81,7 +81,7 @@ impl ReadBuffers {
     /// Returns the number of blocks in a region of a device whose regions have at most `pages_max`
     /// pages, at least 1.
     pub const fn blocks_per_region(self, pages_max: u32) -> u32 {
-        match pages_max.checked_div(self.block_len() / PAGE_BYTES) {
+        match pages_max.checked_div(self.block_len() / PAGE_SIZE_MIN) {
             Some(count) if count > 1 => count,
             _ => 1,
         }

@@ -31,14 +31,14 @@ use rdma::{
 };
 use rtrs_core::{
     device::capabilities,
-    proto::read_buffers::{
-        ReadBuffers,
-        PAGE_BYTES, //
+    proto::{
+        device::PAGE_SIZE_MIN,
+        read_buffers::ReadBuffers, //
     },
 };
 
 // A block of the layout is one of pages: the addresses of its buffers are made of its length.
-const _: () = assert!(PAGE_SIZE == PAGE_BYTES as usize);
+const _: () = assert!(PAGE_SIZE == PAGE_SIZE_MIN as usize);
 
 /// The buffer of one request.
 pub(crate) struct ReadBuffer {
@@ -186,7 +186,7 @@ impl ReadBlocks {
 
 /// Returns the region of `blocks`, not registered.
 fn region(pd: &Arc<Pd>, blocks: &[Arc<PageMapping>]) -> Result<Mr> {
-    let mut region = Mr::of_blocks(pd, blocks, PAGE_BYTES, Mr::IOVA_BASE)?;
+    let mut region = Mr::of_blocks(pd, blocks, PAGE_SIZE_MIN, Mr::IOVA_BASE)?;
     region.update_key();
     Ok(region)
 }

@@ -22,9 +22,9 @@ use rdma::{
 use rtrs_core::proto::{
     chunk_policy::{
         ChunkPolicy,
-        ChunkUse,
-        PAGE_BYTES, //
+        ChunkUse, //
     },
+    device::PAGE_SIZE_MIN,
     request::{
         self,
         Malformed,
@@ -90,7 +90,7 @@ pub(crate) struct RequestContext {
 const _: () = assert!(size_of::<RequestContext>() <= 192);
 
 // The policy charges pages of this size.
-const _: () = assert!(PAGE_SIZE == PAGE_BYTES as usize);
+const _: () = assert!(PAGE_SIZE == PAGE_SIZE_MIN as usize);
 
 impl RequestContext {
     /// Allocates the context of chunk `id`.

@@ -97,8 +97,9 @@ impl Registry {
         };
         let (given_up, needs_worker) = self.backlog.lock().add(waiting)?;
         if let Some(given_up) = given_up {
-            // It goes under its handler lock, of the class of those that are held here. Without
-            // memory for a work item it goes here all the same: no handler of it waits for them.
+            // Not here, where the handler locks of the listener and of the newest request are held:
+            // the drop takes that of the older one. Without memory for a work item it is dropped
+            // here all the same: no handler of it waits for those two.
             let _ = self
                 .shared
                 .queue

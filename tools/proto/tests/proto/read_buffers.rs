@@ -3,9 +3,9 @@
 //! The buffers of small reads.
 
 use proto::rtrs::{
+    device::PAGE_SIZE_MIN,
     read_buffers::{
         ReadBuffers,
-        PAGE_BYTES,
         READ_COPY_MAX_DEFAULT,
         READ_COPY_MAX_MAX, //
     },
@@ -57,7 +57,7 @@ fn a_path_takes_less_than_three_mebibytes_by_default() {
 fn a_region_has_as_many_blocks_as_the_device_permits() {
     for copy_max in [1, 4096, READ_COPY_MAX_MAX / 2, READ_COPY_MAX_MAX] {
         let layout = ReadBuffers::new(copy_max).unwrap();
-        let pages = layout.block_len() / PAGE_BYTES;
+        let pages = layout.block_len() / PAGE_SIZE_MIN;
         assert_eq!(layout.blocks_per_region(0), 1);
         assert_eq!(layout.blocks_per_region(2 * pages - 1), 1);
         assert_eq!(layout.blocks_per_region(2 * pages), 2);
