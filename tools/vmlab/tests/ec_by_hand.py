@@ -14,10 +14,7 @@ TIER = tier.ALL
 @needs(machines=1, own_modules=True)
 def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
     """Long before `member_timeout_ms`: writes and reads go on. It stays away until it may return, or is replaced."""
-    array = begin(vm, "hedge_ms=0")
-    array.fio("--rw=write --bs=64k --size=8m --refill_buffers").clean()
-    vm.server.run("modprobe loop; truncate -s 24m /run/new; losetup /dev/loop0 /run/new")
-    vm.defer(vm.server.run, "losetup -D; rm /run/new")
+    array = with_spare(vm)
     # It verifies nothing: all reads are those of the other one.
     load = array.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --time_based --runtime=12")
     reads = array.fio("--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime=12")
@@ -64,10 +61,7 @@ def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
 @needs(machines=1, own_modules=True)
 def test_a_replacement_waits_for_reads(vm: Lab) -> None:
     """Reads that a member owes are waited for, as writes are: the new device would be blamed for them, and fail."""
-    array = begin(vm, "hedge_ms=0 member_timeout_ms=3000")
-    array.fio("--rw=write --bs=64k --size=8m --refill_buffers").clean()
-    vm.server.run("modprobe loop; truncate -s 24m /run/new; losetup /dev/loop0 /run/new")
-    vm.defer(vm.server.run, "losetup -D; rm /run/new")
+    array = with_spare(vm, "member_timeout_ms=3000")
     reads = array.fio("--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime=12")
     until(lambda: done(array)[1] > 100, 10, "it reads")
     hangs(vm)
@@ -83,6 +77,15 @@ def test_a_replacement_waits_for_reads(vm: Lab) -> None:
     array.becomes("clean", 90)
     reads.clean()
     eq((array.state(), array.stats()["member_failures"]), ("clean", 1))
+
+
+def with_spare(vm: Lab, options: str = "") -> ec.Array:
+    """An array with data whose reads wait for their member, and a new device for it, /dev/loop0."""
+    array = begin(vm, f"hedge_ms=0 {options}".strip())
+    array.fio("--rw=write --bs=64k --size=8m --refill_buffers").clean()
+    vm.server.run("modprobe loop; truncate -s 24m /run/new; losetup /dev/loop0 /run/new")
+    vm.defer(vm.server.run, "losetup -D; rm /run/new")
+    return array
 
 
 def hangs(vm: Lab) -> None:
