@@ -36,6 +36,13 @@ FRAMES = f"""
   21:	sub    $0x{objects.FRAME_BYTES_MAX + 8:x},%rsp
   29:	sub    $0xffff,%rax
 """
+# As objtool prints it; the chain of branches follows.
+OBJTOOL = """x.o: warning: objtool: _RN3abc8allocate() falls through to next function _RN3abc5drain()
+x.o: warning: objtool:   _RN3abc8allocate+0x16c8: (branch)
+x.o: warning: objtool: _RI4core5slice4sort6shared9smallsort18small_sort_generalE0_() falls through to next function f()
+x.o: warning: objtool: Rebuild with libopcodes for disassembly support
+x.o: error: objtool: x.o: is not an object
+"""
 # As addr2line prints it: the address, then the place and those that it is inlined in.
 LINES = """0x0000000000000011
 /tree/rtrs/proto/imm.rs:62
@@ -63,6 +70,11 @@ class ObjectsTest(unittest.TestCase):
         """In a driver's function, too; the kernel's containers are not; what has no source is not passed over."""
         self.assertEqual(objects.blamed(LINES, "/tree", objects.pure(REPOSITORY)), [
             "rtrs/proto/imm.rs:62 in rtrs/client/io/completion.rs:80 can panic", "0x0000000000000041 has no source"])
+
+    def test_functions_that_no_stack_unwinds_through_are_found(self) -> None:
+        """What follows the complaint, and what is not ours, is no complaint of its own."""
+        self.assertEqual(objects.unwinds(OBJTOOL), [
+            "_RN3abc8allocate() falls through to next function _RN3abc5drain()", "x.o: is not an object"])
 
     def test_every_pure_folder_is_found(self) -> None:
         """With all that is below it; drivers and the crates' other files are not."""
