@@ -3,6 +3,8 @@
 //! The buffers of a client's small reads: memory that stays registered, from which the data are
 //! copied (decision 0031).
 
+use core::num::NonZeroU32;
+
 use super::{
     device::PAGE_SIZE_MIN,
     wire::TAIL_LEN_MAX, //
@@ -79,11 +81,15 @@ impl ReadBuffers {
     }
 
     /// Returns the number of blocks in a region of a device whose regions have at most `pages_max`
-    /// pages, at least 1.
-    pub const fn blocks_per_region(self, pages_max: u32) -> u32 {
-        match pages_max.checked_div(self.block_len() / PAGE_SIZE_MIN) {
-            Some(count) if count > 1 => count,
-            _ => 1,
+    /// pages.
+    pub const fn blocks_per_region(self, pages_max: u32) -> NonZeroU32 {
+        let count = match pages_max.checked_div(self.block_len() / PAGE_SIZE_MIN) {
+            Some(count) => count,
+            None => 1,
+        };
+        match NonZeroU32::new(count) {
+            Some(count) => count,
+            None => NonZeroU32::MIN,
         }
     }
 

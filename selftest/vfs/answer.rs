@@ -56,7 +56,7 @@ pub(super) fn begin(subrequest: Subrequest<Ferrotest>) {
 }
 
 fn is_turn(every: Option<u32>, turn: u64) -> bool {
-    every.is_some_and(|every| turn % u64::from(every) == 0)
+    every.is_some_and(|every| turn.checked_rem(every.into()) == Some(0))
 }
 
 /// Waits as the server does. Returns an error if the mount is told to stop.

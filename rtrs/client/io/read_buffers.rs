@@ -4,7 +4,10 @@
 //! and the client copies them out. That saves a registration, an invalidation and a message; no
 //! page of a user is open to the server meanwhile (decision 0031).
 
-use core::iter::repeat;
+use core::{
+    iter::repeat,
+    num::NonZeroUsize, //
+};
 
 use kernel::{
     page::PAGE_SIZE,
@@ -83,8 +86,8 @@ impl ReadBuffer {
 pub(crate) struct ReadBlocks {
     blocks: KVVec<Arc<PageMapping>>,
     regions: KVVec<Mr>,
-    /// Blocks of a region but the last, at least 1.
-    per_region: usize,
+    /// Blocks of a region but the last.
+    per_region: NonZeroUsize,
     /// Registrations of the regions were posted.
     are_posted: AtomicBool,
     /// All keys are valid.
@@ -97,7 +100,7 @@ impl ReadBlocks {
         Self {
             blocks: KVVec::new(),
             regions: KVVec::new(),
-            per_region: 1,
+            per_region: NonZeroUsize::MIN,
             are_posted: AtomicBool::new(false),
             are_registered: AtomicBool::new(false),
         }
@@ -107,15 +110,16 @@ impl ReadBlocks {
     pub(crate) fn new(pd: &Arc<Pd>, layout: ReadBuffers, queue_depth: u16) -> Result<Self> {
         let count = layout.blocks(queue_depth) as usize;
         let order = PageBlock::order_for(layout.block_len() as usize);
-        let per_region = layout.blocks_per_region(capabilities(pd.device()).pages_max) as usize;
+        let pages_max = capabilities(pd.device()).pages_max;
+        let per_region: NonZeroUsize = layout.blocks_per_region(pages_max).try_into()?;
         let mut blocks = KVVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
             let pages = Arc::new(PageBlock::new(order)?, GFP_KERNEL)?;
             let mapping = PageMapping::new(pd, pages, DmaDirection::FromDevice)?;
             blocks.push(mapping, GFP_KERNEL)?;
         }
-        let mut regions = KVVec::with_capacity(count.div_ceil(per_region), GFP_KERNEL)?;
-        for blocks in blocks.chunks(per_region) {
+        let mut regions = KVVec::with_capacity(count.div_ceil(per_region.get()), GFP_KERNEL)?;
+        for blocks in blocks.chunks(per_region.get()) {
             regions.push(region(pd, blocks)?, GFP_KERNEL)?;
         }
         Ok(Self {
@@ -129,7 +133,7 @@ impl ReadBlocks {
 
     /// Returns the buffers, in the order of the requests.
     pub(crate) fn buffers(&self, layout: ReadBuffers) -> impl Iterator<Item = ReadBuffer> + '_ {
-        let runs = self.blocks.chunks(self.per_region).zip(&self.regions);
+        let runs = self.blocks.chunks(self.per_region.get()).zip(&self.regions);
         let blocks = runs.flat_map(|(blocks, region)| (0u64..).zip(blocks).zip(repeat(region)));
         blocks.flat_map(move |((number, mapping), region)| {
             let begin = number.wrapping_mul(layout.block_len().into());
@@ -176,7 +180,8 @@ impl ReadBlocks {
         if self.are_registered.load(Acquire) || !self.are_posted.load(Acquire) {
             return Ok(false);
         }
-        for (blocks, old) in self.blocks.chunks(self.per_region).zip(&mut self.regions) {
+        let runs = self.blocks.chunks(self.per_region.get());
+        for (blocks, old) in runs.zip(&mut self.regions) {
             *old = region(pd, blocks)?;
         }
         self.are_posted.store(false, Release);

@@ -58,10 +58,10 @@ fn a_region_has_as_many_blocks_as_the_device_permits() {
     for copy_max in [1, 4096, READ_COPY_MAX_MAX / 2, READ_COPY_MAX_MAX] {
         let layout = ReadBuffers::new(copy_max).unwrap();
         let pages = layout.block_len() / PAGE_SIZE_MIN;
-        assert_eq!(layout.blocks_per_region(0), 1);
-        assert_eq!(layout.blocks_per_region(2 * pages - 1), 1);
-        assert_eq!(layout.blocks_per_region(2 * pages), 2);
-        assert_eq!(layout.blocks_per_region(512), 512 / pages);
-        assert_eq!(layout.blocks_per_region(u32::MAX), u32::MAX / pages);
+        assert_eq!(layout.blocks_per_region(0).get(), 1);
+        assert_eq!(layout.blocks_per_region(2 * pages - 1).get(), 1);
+        assert_eq!(layout.blocks_per_region(2 * pages).get(), 2);
+        assert_eq!(layout.blocks_per_region(512).get(), 512 / pages);
+        assert_eq!(layout.blocks_per_region(u32::MAX).get(), u32::MAX / pages);
     }
 }
