@@ -116,8 +116,9 @@ impl sidecar::Checksum for Crc {
 
 /// A device with a sidecar that sessions have open.
 struct OpenVolume {
-    // Dropped first: no task reads or writes a file of a device that is being closed.
-    files: Directory<Volume>,
+    /// None until they are made. Dropped first: no task reads or writes a file of a device that is
+    /// being closed.
+    files: Option<Directory<Volume>>,
     volume: Arc<Volume>,
     keeper: Arc<Keeper>,
     /// Completes when no reference to `volume` is left.
@@ -335,32 +336,39 @@ impl VolumeTable {
         let device = Arc::new(device, GFP_KERNEL)?;
         let disk = Disk::of_blocks(device.clone())?.ok_or(EINVAL)?;
         let keeper = Keeper::take(device.clone(), label.try_into()?, request.boot)?;
-        let opened = self.open_claimed(&device, disk, &keeper, request);
-        match opened {
-            Ok((files, volume, gone)) => Ok(OpenVolume {
-                files,
-                volume,
-                keeper,
-                gone,
-                _device: device,
-            }),
+        let (volume, gone) = match self.recover(&device, disk, &keeper, label) {
+            Ok(recovered) => recovered,
             Err(error) => {
                 keeper.stop();
+                return Err(error);
+            }
+        };
+        let mut opened = OpenVolume {
+            files: None,
+            volume,
+            keeper,
+            gone,
+            _device: device,
+        };
+        match opened.show(request.export) {
+            Ok(()) => Ok(opened),
+            Err(error) => {
+                opened.close();
                 Err(error)
             }
         }
     }
 
     /// Replays the journal of a device that is marked as in use by this server.
-    fn open_claimed(
+    fn recover(
         &self,
         device: &Arc<BlockDevice>,
         disk: Disk,
         keeper: &Keeper,
-        request: &Request<'_>,
-    ) -> Result<(Directory<Volume>, Arc<Volume>, Arc<Completion>)> {
+        label: &CStr,
+    ) -> Result<(Arc<Volume>, Arc<Completion>)> {
         let lease = keeper.lease().clone();
-        let (superblock, ring) = disk.under(lease.clone()).recover(&request.label)?;
+        let (superblock, ring) = disk.under(lease.clone()).recover(label)?;
         let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let (bios, queue) = (self.bios.clone(), self.queue.clone());
         let volume = Volume::new(
@@ -369,14 +377,19 @@ impl VolumeTable {
             ring,
             gone.clone(),
         )?;
-        // Before the file that begins a growth.
-        keeper.tell(volume.clone());
-        let files = files::files(request.export, volume.clone())?;
-        Ok((files, volume, gone))
+        Ok((volume, gone))
     }
 }
 
 impl OpenVolume {
+    /// Makes the files of the device in the folder of its export.
+    fn show(&mut self, export: &Directory<()>) -> Result {
+        // Before the file that begins a growth.
+        self.keeper.tell(self.volume.clone());
+        self.files = Some(files::files(export, self.volume.clone())?);
+        Ok(())
+    }
+
     /// Writes the tuples back, empties the journal, and closes the device.
     fn close(self) {
         drop(self.files);
