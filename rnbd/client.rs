@@ -40,6 +40,10 @@ use kernel_ext::{
         Ida,
         IdaId, //
     },
+    sync::atomic::{
+        AtomicBool,
+        Ordering, //
+    },
     sysfs::Directory,
     workqueue::{
         Flags,
@@ -72,6 +76,8 @@ pub(crate) struct Client {
     /// The sessions that are being connected, are connected or are being closed.
     #[pin]
     sessions: Mutex<KVec<Arc<Session>>>,
+    /// The module is being unloaded, so that no session is used any more; changed under `sessions`.
+    is_ending: AtomicBool,
     /// The folder `ctl/devices`; `None` while the module is being loaded or unloaded.
     #[pin]
     devices: Mutex<Option<Arc<Directory<()>>>>,
@@ -89,6 +95,7 @@ impl Client {
                 numbers,
                 wq,
                 sessions <- new_mutex!(KVec::new()),
+                is_ending: AtomicBool::new(false),
                 devices <- new_mutex!(None),
             }),
             GFP_KERNEL,
@@ -132,12 +139,15 @@ impl Client {
         session.is_some_and(|session| session.has_device(request.device_path))
     }
 
-    /// Closes the connections of all sessions, so that the threads which map devices over them do
-    /// not wait for a server. One that begins meanwhile ends by its own time limits.
+    /// Closes the connections of all sessions for the end of the module, so that the threads which
+    /// map devices over them do not wait for a server. No other thread begins to.
     fn disconnect_all(&self) {
+        let sessions = self.sessions.lock();
+        self.is_ending.store(true, Ordering::Relaxed);
         // From the last to the first: sessions that are closed leave the list meanwhile, and only
         // those behind one that leaves get another index.
-        let mut left = self.sessions.lock().len();
+        let mut left = sessions.len();
+        drop(sessions);
         while let Some(index) = left.checked_sub(1) {
             left = index;
             let session = self.sessions.lock().get(index).cloned();

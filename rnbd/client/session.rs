@@ -38,7 +38,10 @@ use kernel::{
 use kernel_ext::{
     cpu,
     errno,
-    sync::Completion,
+    sync::{
+        atomic::Ordering,
+        Completion, //
+    },
     text, //
 };
 use rtrs_client::{
@@ -108,6 +111,8 @@ pub(super) struct Session {
     name: CString,
     client: Arc<Client>,
     poll_queues: u32,
+    /// Set before it waits for a server.
+    opening: SetOnce<Arc<rtrs_client::Session>>,
     connection: SetOnce<Connection>,
     watcher: Arc<SessionWatcher>,
     #[pin]
@@ -175,6 +180,7 @@ impl Session {
                 name,
                 client,
                 poll_queues,
+                opening: SetOnce::new(),
                 connection: SetOnce::new(),
                 watcher,
                 usage <- new_mutex!(Usage {
@@ -198,7 +204,7 @@ impl Session {
     ///
     /// `ENXIO` if there is none and `request` has no path, `EINVAL` if it asks for poll queues that
     /// the session does not have or does not ask for those that it has, `ERESTARTSYS` if the caller
-    /// is killed; else the error of connecting.
+    /// is killed, `ENODEV` if the module is being unloaded; else the error of connecting.
     pub(super) fn get(client: &Arc<Client>, request: &MapRequest<'_>) -> Result<User> {
         loop {
             let (user, is_new) = match Self::find_or_make(client, request)? {
@@ -224,6 +230,9 @@ impl Session {
 
     fn find_or_make(client: &Arc<Client>, request: &MapRequest<'_>) -> Result<Found> {
         let mut sessions = client.sessions.lock();
+        if client.is_ending.load(Ordering::Relaxed) {
+            return Err(ENODEV);
+        }
         let known = sessions
             .iter()
             .find(|s| s.name.to_bytes() == request.sess_name);
@@ -293,15 +302,16 @@ impl Session {
         for path in request.paths() {
             paths.push(path, GFP_KERNEL)?;
         }
-        let rtrs = rtrs_client::Session::open(OpenParam {
+        let param = OpenParam {
             name: self.name.to_str().map_err(|_| EINVAL)?,
             paths: &paths,
             port: request.dest_port,
             poll_queues: request.nr_poll_queues,
             settings: request.settings,
             events: self.watcher.clone(),
-        })
-        .inspect_err(|error| {
+        };
+        let opened = rtrs_client::Session::open(param, |rtrs| self.begin_open(rtrs));
+        let rtrs = opened.inspect_err(|error| {
             pr_err!(
                 "map_device: session {} is not connected: {error:?}\n",
                 &*self.name
@@ -323,6 +333,18 @@ impl Session {
                 rtrs.close();
                 Err(error)
             }
+        }
+    }
+
+    /// Lets [`Self::disconnect`] end the opening of `rtrs`, which may have been called already.
+    fn begin_open(&self, rtrs: &Arc<rtrs_client::Session>) {
+        self.opening.populate(rtrs.clone());
+        // The lock: who sets it looks for what is opening afterwards.
+        let sessions = self.client.sessions.lock();
+        let is_ending = self.client.is_ending.load(Ordering::Relaxed);
+        drop(sessions);
+        if is_ending {
+            rtrs.abort_open();
         }
     }
 
@@ -348,10 +370,13 @@ impl Session {
         drop(forgotten);
     }
 
-    /// Closes the connection: requests in flight fail. May be called more than once.
+    /// Closes the connection, or ends the attempt to make it: requests in flight fail. May be
+    /// called more than once.
     pub(super) fn disconnect(&self) {
         if let Some(connection) = self.connection.as_ref() {
             connection.rtrs.close();
+        } else if let Some(opening) = self.opening.as_ref() {
+            opening.abort_open();
         }
     }
 

@@ -170,7 +170,8 @@ pub struct Session {
 
 impl Session {
     /// Opens a session: connects all its paths, one after the other. From then on a path that is
-    /// lost reconnects by itself.
+    /// lost reconnects by itself. Calls `begun` before it waits for a server, with the session, for
+    /// [`Self::abort_open`].
     ///
     /// Sleeps, for 30 s at most in each step, and can be killed. Nothing is left on failure.
     ///
@@ -179,8 +180,9 @@ impl Session {
     /// - `EINVAL` for an invalid name or number of paths or poll queues,
     /// - `EEXIST` for a name that is in use,
     /// - the error of the first path that fails: `ECONNRESET`, `EHOSTUNREACH`, `ETIMEDOUT`,
-    ///   `EINTR`, or the server's error.
-    pub fn open(param: OpenParam<'_>) -> Result<Arc<Self>> {
+    ///   `EINTR`, or the server's error,
+    /// - `ENODEV` or `ECONNABORTED` if it is aborted.
+    pub fn open(param: OpenParam<'_>, begun: impl FnOnce(&Arc<Self>)) -> Result<Arc<Self>> {
         if let Err(e) = info::check_name(param.name.as_bytes()) {
             pr_err!("cannot open a session: {e}\n");
             return Err(EINVAL);
@@ -196,6 +198,7 @@ impl Session {
         let session = Self::new(&param)?;
         let module = session.module.clone();
         module.enter(&session)?;
+        begun(&session);
         if let Err(e) = session.connect_all(param.paths) {
             session.close();
             return Err(e);
@@ -204,6 +207,12 @@ impl Session {
         session.open.store(true, Ordering::Release);
         session.start_events(param.events);
         Ok(session)
+    }
+
+    /// Fails an [`Self::open`] that has begun in another task: it does not wait for a server any
+    /// more. If it has succeeded already, the session loses its paths for good. Sleeps.
+    pub fn abort_open(&self) {
+        self.begin_close();
     }
 
     fn new(param: &OpenParam<'_>) -> Result<Arc<Self>> {
