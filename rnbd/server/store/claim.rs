@@ -267,7 +267,7 @@ impl Keeper {
         let queue = WorkQueue::new(c"rnbd_server_claim", flags, 1)?;
         let lease = Arc::new(Lease::new(), GFP_KERNEL)?;
         let holder = holder(boot);
-        let mut claim_io = ClaimIo {
+        let claim_io = ClaimIo {
             disk,
             claim: Claim::new(holder.opening, Timing::SERVERS),
             holder,
@@ -276,8 +276,28 @@ impl Keeper {
             opened: None,
             known_ms: 0,
         };
-        let shown: &CStr = &label;
-        let end = match claim_io.advance(Errand::Take, &lease, shown, None) {
+        // Before the mark is written: nothing fails afterwards that would leave it.
+        let keeper = Arc::pin_init(
+            pin_init!(Self {
+                lease,
+                queue,
+                label,
+                claim_io <- new_mutex!(claim_io, "rnbd_server::Keeper::claim_io"),
+                volume <- new_mutex!(None, "rnbd_server::Keeper::volume"),
+                work <- new_delayed_work!("rnbd_server::Keeper::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        keeper.mark()?;
+        let _ = workqueue::queue_delayed::<_, 0>(keeper.clone(), Timing::SERVERS.interval_ms);
+        Ok(keeper)
+    }
+
+    /// Marks the device as in use by this server. Sleeps.
+    fn mark(&self) -> Result {
+        let mut claim_io = self.claim_io.lock();
+        let shown: &CStr = &self.label;
+        let end = match claim_io.advance(Errand::Take, &self.lease, shown, None) {
             Ok(End::NoSidecar) => Err(errno::EUCLEAN),
             Ok(End::TooSlow) => Err(ETIMEDOUT),
             end => end,
@@ -301,19 +321,7 @@ impl Keeper {
             return Err(EBUSY);
         }
         claim_io.opened = claim_io.disk.uuid();
-        let keeper = Arc::pin_init(
-            pin_init!(Self {
-                lease,
-                queue,
-                label,
-                claim_io <- new_mutex!(claim_io, "rnbd_server::Keeper::claim_io"),
-                volume <- new_mutex!(None, "rnbd_server::Keeper::volume"),
-                work <- new_delayed_work!("rnbd_server::Keeper::work"),
-            }),
-            GFP_KERNEL,
-        )?;
-        let _ = workqueue::queue_delayed::<_, 0>(keeper.clone(), Timing::SERVERS.interval_ms);
-        Ok(keeper)
+        Ok(())
     }
 
     /// Returns the permission to use the device.
