@@ -81,15 +81,11 @@ impl ReadBuffers {
     }
 
     /// Returns the number of blocks in a region of a device whose regions have at most `pages_max`
-    /// pages.
-    pub const fn blocks_per_region(self, pages_max: u32) -> NonZeroU32 {
-        let count = match pages_max.checked_div(self.block_len() / PAGE_SIZE_MIN) {
-            Some(count) => count,
-            None => 1,
-        };
-        match NonZeroU32::new(count) {
-            Some(count) => count,
-            None => NonZeroU32::MIN,
+    /// pages; `None` if they have no room for one: no read is copied then.
+    pub const fn blocks_per_region(self, pages_max: u32) -> Option<NonZeroU32> {
+        match pages_max.checked_div(self.block_len() / PAGE_SIZE_MIN) {
+            Some(count) => NonZeroU32::new(count),
+            None => None,
         }
     }
 

@@ -359,6 +359,18 @@ impl ConnectionContext {
         }
     }
 
+    /// Handles a receive that failed. Where the peer's write with an immediate of one packet is
+    /// refused, the device says so here, and there is no event: the key of a read buffer may be
+    /// invalid.
+    #[cold]
+    fn receive_failed(&self, wc: &WorkCompletion) {
+        let is_refusal = wc.status().is_err_and(|status| !status.is_flush());
+        if let (true, Some(live)) = (is_refusal, self.live.as_ref()) {
+            live.requests.read_blocks.doubt();
+        }
+        self.failed(wc);
+    }
+
     /// Handles the info response.
     #[cold]
     fn informed(&self, wc: &Success) {
@@ -395,7 +407,7 @@ impl QpHandler for ConnectionContext {
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let context = qp.handler();
         let Some(success) = wc.success() else {
-            return context.failed(wc);
+            return context.receive_failed(wc);
         };
         let Some(live) = context.live.as_ref() else {
             return context.failed(wc);

@@ -20,6 +20,7 @@ use kernel_ext::{
     sync::atomic::{
         AtomicBool,
         Ordering::{
+            AcqRel,
             Acquire,
             Release, //
         }, //
@@ -111,7 +112,10 @@ impl ReadBlocks {
         let count = layout.blocks(queue_depth) as usize;
         let order = PageBlock::order_for(layout.block_len() as usize);
         let pages_max = capabilities(pd.device()).pages_max;
-        let per_region: NonZeroUsize = layout.blocks_per_region(pages_max).try_into()?;
+        let Some(per_region) = layout.blocks_per_region(pages_max) else {
+            return Ok(Self::none());
+        };
+        let per_region: NonZeroUsize = per_region.try_into()?;
         let mut blocks = KVVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
             let pages = Arc::new(PageBlock::new(order)?, GFP_KERNEL)?;
@@ -153,12 +157,12 @@ impl ReadBlocks {
         })
     }
 
-    /// Returns the regions that the caller registers before the first read; none if they are.
+    /// Returns the regions that the caller registers before the first read; none if they are, or if
+    /// they could not be repaired.
     pub(crate) fn unregistered(&self) -> &[Mr] {
-        if self.are_registered.load(Acquire) {
+        if self.are_registered.load(Acquire) || self.are_posted.swap(true, AcqRel) {
             return &[];
         }
-        self.are_posted.store(true, Release);
         &self.regions
     }
 
@@ -175,7 +179,8 @@ impl ReadBlocks {
     }
 
     /// Replaces the regions of which it is not known whether they are registered; returns whether
-    /// it did, so that the buffers have other keys. No queue pair is left. Sleeps.
+    /// it did, so that the buffers have other keys. No queue pair is left. Sleeps. On failure none
+    /// is used, until it has succeeded.
     pub(crate) fn repair(&mut self, pd: &Arc<Pd>) -> Result<bool> {
         if self.are_registered.load(Acquire) || !self.are_posted.load(Acquire) {
             return Ok(false);

@@ -180,8 +180,15 @@ impl RequestTable {
                 entry.mr.renew()?;
             }
         }
-        if self.read_blocks.repair(&self.pd)? {
-            place(&mut self.entries, &self.read_blocks, self.read_buffers);
+        match self.read_blocks.repair(&self.pd) {
+            Ok(true) => place(&mut self.entries, &self.read_blocks, self.read_buffers),
+            Ok(false) => {}
+            // Reads use keys in the next life: what the path has is worth more than the copies.
+            Err(_) => {
+                for entry in &mut self.entries {
+                    entry.request.get_mut().buffer = None;
+                }
+            }
         }
         Ok(())
     }

@@ -102,9 +102,10 @@ def protection_information_unasked() -> Lies:
 
 # What a client that meets the server asks for besides.
 ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64", KEPT: " nr_poll_queues=1"}
+SMALL = "one_that_takes_the_key_of_a_small_buffer_away"
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
           "one_that_erases_for_good": "", "one_that_writes_into_buffers_at_any_time": "",
-          "one_that_takes_the_key_of_a_buffer_away": "",
+          "one_that_takes_the_key_of_a_buffer_away": "", SMALL: "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
           "one_that_tells_who_it_is": "naa.3123456789abcdef"}
 
@@ -368,6 +369,23 @@ def _invalidate_buffer(server: Server, end: Endpoint, chunk: int) -> None:
 def one_that_takes_the_key_of_a_buffer_away() -> Lies:
     """The path ends, and the buffers have other keys in its next life: the READ is sent again, and answered."""
     return Lies(stays=True, at_io=_invalidate_buffer)
+
+
+def _invalidate_small_buffer(server: Server, end: Endpoint, chunk: int) -> None:
+    """Does it for a READ of one packet, which the adapter refuses without an event; answers the others."""
+    address, key, size = server.reply
+    if size == 512:
+        _invalidate_buffer(server, end, chunk)
+        return
+    server.lies.at_io = _invalidate_small_buffer
+    end.put(SEND, bytes(size))
+    end.post("write", SEND, size, address, key, m.imm(m.IMM_RESPONSE, chunk))
+
+
+@hostile_server(0)
+def one_that_takes_the_key_of_a_small_buffer_away() -> Lies:
+    """The write that the adapter refuses is one packet: the path ends, and its next life has other keys."""
+    return Lies(stays=True, at_io=_invalidate_small_buffer)
 
 
 def _twice(server: Server, end: Endpoint, chunk: int) -> None:

@@ -111,6 +111,8 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
                 ok(told == hostile_servers.HONEST[name], f"the disk's identity is '{told}'")
             if name == SCRIBBLES:
                 vm.run(SIDE_BY_SIDE, 60)
+            if name == hostile_servers.SMALL:
+                vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=512 count=2 skip=8 iflag=direct", 40)
         elif lab.modules == "ours" and name not in hostile_servers.HARMLESS:
             words = hostile_servers.CLOSED_FOR.get(name, "")
             ok(vm.log_matches(f"rtrs_client.*{words}.*closing the path", mark), f"no path was closed for: {words}")

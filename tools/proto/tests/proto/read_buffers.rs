@@ -2,6 +2,8 @@
 
 //! The buffers of small reads.
 
+use core::num::NonZeroU32;
+
 use proto::rtrs::{
     device::PAGE_SIZE_MIN,
     read_buffers::{
@@ -58,10 +60,11 @@ fn a_region_has_as_many_blocks_as_the_device_permits() {
     for copy_max in [1, 4096, READ_COPY_MAX_MAX / 2, READ_COPY_MAX_MAX] {
         let layout = ReadBuffers::new(copy_max).unwrap();
         let pages = layout.block_len() / PAGE_SIZE_MIN;
-        assert_eq!(layout.blocks_per_region(0).get(), 1);
-        assert_eq!(layout.blocks_per_region(2 * pages - 1).get(), 1);
-        assert_eq!(layout.blocks_per_region(2 * pages).get(), 2);
-        assert_eq!(layout.blocks_per_region(512).get(), 512 / pages);
-        assert_eq!(layout.blocks_per_region(u32::MAX).get(), u32::MAX / pages);
+        let blocks = |pages_max| layout.blocks_per_region(pages_max).map(NonZeroU32::get);
+        assert_eq!([blocks(0), blocks(pages - 1)], [None; 2]);
+        assert_eq!([blocks(pages), blocks(2 * pages - 1)], [Some(1); 2]);
+        assert_eq!(blocks(2 * pages), Some(2));
+        assert_eq!(blocks(512), Some(512 / pages));
+        assert_eq!(blocks(u32::MAX), Some(u32::MAX / pages));
     }
 }
