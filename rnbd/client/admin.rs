@@ -15,6 +15,12 @@ use rtrs_client::{
     AdminChannel, //
     Direction,
 };
+use rtrs_core::proto::permit::AnswerWaits::{
+    self,
+    ForDevice,
+    ForNothing,
+    ForRequests, //
+};
 use zerocopy::{
     FromZeros,
     IntoBytes, //
@@ -43,6 +49,35 @@ use crate::{
 /// Time for an answer. RTRS detects a server that is down much earlier.
 pub(super) const TIMEOUT_MS: u32 = 60_000;
 
+/// The reason why a device is opened on the server.
+#[derive(Clone, Copy)]
+pub(super) enum Occasion {
+    /// A user asks for it.
+    Asked,
+    /// An outage has ended. The devices are opened one after the other, and those whose disk is
+    /// silent are tried again: no other is to wait for them for long, and the validation of a path,
+    /// which waits 5 s for its turn, is to have one in between.
+    AfterOutage,
+    /// A new path is asked whether it leads to the server, which has the device open.
+    NewPath,
+}
+
+impl Occasion {
+    const fn waits(self) -> AnswerWaits {
+        match self {
+            Self::Asked | Self::AfterOutage => ForDevice,
+            Self::NewPath => ForNothing,
+        }
+    }
+
+    const fn timeout_ms(self) -> u32 {
+        match self {
+            Self::AfterOutage => 3_000,
+            Self::Asked | Self::NewPath => TIMEOUT_MS,
+        }
+    }
+}
+
 /// Agrees with the server on a protocol version, and gets its identity. The version changes nothing
 /// for a client: servers of version 1 ignore the priority. Sleeps for at most [`TIMEOUT_MS`]; the
 /// thread can be killed.
@@ -54,7 +89,7 @@ pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     let mut nonce = [0; size_of::<u64>()];
     random::fill(&mut nonce);
     let nonce = u64::from_ne_bytes(nonce);
-    let response = ask(rtrs, &SessInfo::request(nonce))?;
+    let response = ask(rtrs, ForNothing, &SessInfo::request(nonce), TIMEOUT_MS)?;
     device::parse_sess_info_response(response.as_bytes(), nonce).map_err(|reason| bad(rtrs, reason))
 }
 
@@ -83,11 +118,12 @@ pub(super) fn open(
     name: &CStr,
     access: AccessMode,
     wanted: Option<Wanted>,
+    occasion: Occasion,
 ) -> Result<Device, NotOpened> {
     // A server that does not know the extension gets zeroes.
     let wanted = wanted.filter(|_| server.is_extended);
     let request = Open::new(name.to_bytes(), access, wanted).ok_or(errno::ENAMETOOLONG)?;
-    let response = ask(rtrs, &request)?;
+    let response = ask(rtrs, occasion.waits(), &request, occasion.timeout_ms())?;
     Device::parse(response.as_bytes(), server).map_err(|reason| NotOpened {
         error: bad(rtrs, reason),
         number: Some(response.device_id.get()),
@@ -97,7 +133,7 @@ pub(super) fn open(
 /// Closes a device on the server. If that fails the server closes it with the session. Returns
 /// whether the server has answered; if not, the message may still reach it.
 pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
-    let closed = ask(rtrs, &Close::new(device_id));
+    let closed = ask(rtrs, ForRequests, &Close::new(device_id), TIMEOUT_MS);
     if let Err(error) = closed {
         // A server that is down has closed its devices with the session.
         if error != errno::ECONNABORTED {
@@ -116,18 +152,19 @@ pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
 /// # Errors
 ///
 /// Those of [`AdminChannel::send_message`].
-fn ask<M: AdminMessage>(rtrs: &impl AdminChannel, message: &M) -> Result<M::Response> {
+fn ask<M: AdminMessage>(
+    rtrs: &impl AdminChannel,
+    waits: AnswerWaits,
+    message: &M,
+    timeout_ms: u32,
+) -> Result<M::Response> {
     let mut response = M::Response::new_zeroed();
     let direction = match size_of::<M::Response>() {
         0 => Direction::Write,
         _ => Direction::Read,
     };
-    rtrs.send_message(
-        direction,
-        message.as_bytes(),
-        response.as_mut_bytes(),
-        TIMEOUT_MS,
-    )?;
+    let (message, response_bytes) = (message.as_bytes(), response.as_mut_bytes());
+    rtrs.send_message(waits, (direction, message), response_bytes, timeout_ms)?;
     Ok(response)
 }
 

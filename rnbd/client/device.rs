@@ -47,7 +47,10 @@ use kernel_ext::{
 };
 
 use crate::client::{
-    admin,
+    admin::{
+        self,
+        Occasion, //
+    },
     cache::CacheCell,
     io_state::IoStateCell,
     limits::{
@@ -269,14 +272,15 @@ impl Device {
     /// disconnected, `ETIMEDOUT` if the device had no [`LockMode`], `EAGAIN` if a lost CLOSE may
     /// still end it, `ESTALE` if the server has another disk under that name now, or a smaller one,
     /// and `how` does not allow it, `EINVAL` if that one's blocks are too large; else the server's.
-    pub(super) fn open(self: &Arc<Self>, how: Remap) -> Result<Remote> {
+    pub(super) fn open(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result<Remote> {
         // Held until the number is in use.
         let guard = self.session().lock_admin(LockMode::Open)?;
         let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
         guard.opens();
-        let wanted = self.wanted();
-        let remote = match admin::open(&*self.rtrs, &server, &self.path, self.access, wanted) {
+        let (access, wanted) = (self.access, self.wanted());
+        let opened = admin::open(&*self.rtrs, &server, &self.path, access, wanted, occasion);
+        let remote = match opened {
             Ok(remote) => remote,
             Err(not_opened) => {
                 drop(guard);
@@ -416,11 +420,25 @@ impl Device {
     /// `EALREADY` if it is open there, which the server is asked, `ENODEV` if it is being unmapped,
     /// `EBUSY` while it is being mapped; else the server's.
     pub(super) fn remap(self: &Arc<Self>, how: Remap) -> Result {
+        self.open_again(how, Occasion::Asked)
+    }
+
+    /// Opens the device again as [`Self::remap`] does, after an outage.
+    pub(super) fn open_after_outage(self: &Arc<Self>) -> Result {
+        self.open_again(Remap::Same, Occasion::AfterOutage)
+    }
+
+    /// Returns whether the server has not answered when the device was to be opened again.
+    pub(super) fn was_not_answered(&self) -> bool {
+        self.lock().refusal == Some(ETIMEDOUT)
+    }
+
+    fn open_again(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result {
         if self.state().asks_before_remap() {
             self.ask_whether_open();
         }
         self.state().check_remap()?;
-        self.open(how).inspect_err(|error| {
+        self.open(how, occasion).inspect_err(|error| {
             // It may be tried for long, once a second: one line for each reason.
             let mut inner = self.lock();
             if inner.refusal != Some(*error) {

@@ -21,6 +21,7 @@ use kernel_ext::{
 };
 
 use super::{
+    admin::Occasion,
     device::Device,
     disk,
     mapped_disk::Files,
@@ -79,7 +80,7 @@ pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
     session.add(device.clone()).inspect_err(|_| {
         exists(device.path(), session.name());
     })?;
-    let opened = device.open(Remap::Same);
+    let opened = device.open(Remap::Same, Occasion::Asked);
     let mapped = match &opened {
         Ok(remote) => add_disk(&device, id, remote),
         Err(error) => Err(*error),

@@ -373,10 +373,12 @@ impl Session {
     /// Closes the connection, or ends the attempt to make it: requests in flight fail. May be
     /// called more than once.
     pub(super) fn disconnect(&self) {
+        // First: a connection that is made meanwhile has no path then.
+        if let Some(opening) = self.opening.as_ref() {
+            opening.abort_open();
+        }
         if let Some(connection) = self.connection.as_ref() {
             connection.rtrs.close();
-        } else if let Some(opening) = self.opening.as_ref() {
-            opening.abort_open();
         }
     }
 

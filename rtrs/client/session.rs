@@ -3,6 +3,7 @@
 //! A session: a name, and the paths to the server that knows it.
 
 pub(crate) mod admin;
+mod answer;
 pub(crate) mod failover;
 pub(crate) mod multipath;
 pub(crate) mod outage;
@@ -78,6 +79,7 @@ use crate::client::{
     module::ModuleState,
     path::error::PathError,
     session::{
+        answer::GivenUp,
         outage::{
             Availability,
             SessionEvents,
@@ -164,6 +166,8 @@ pub struct Session {
     #[pin]
     pub(crate) give_up: DelayedWork<Session, GIVE_UP>,
     pub(crate) admin_ids: Arc<AdminIds>,
+    #[pin]
+    given_up: GivenUp,
     #[pin]
     pub(crate) files: Mutex<Option<SessionFiles>>,
 }
@@ -260,6 +264,7 @@ impl Session {
                 reopen <- new_delayed_work!("Session::reopen"),
                 give_up <- new_delayed_work!("Session::give_up"),
                 admin_ids,
+                given_up <- GivenUp::new(),
                 files <- new_mutex!(None),
             }),
             GFP_KERNEL,
@@ -305,6 +310,11 @@ impl Session {
     /// Returns whether the session is open. Any context.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the session is being closed: no path connects any more. Any context.
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
     }
 
     /// Returns the milliseconds since the session was created.

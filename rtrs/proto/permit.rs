@@ -10,6 +10,17 @@ use core::ops::Range;
 /// The maximum number of ids for admin messages.
 const ADMIN_MAX: u16 = 8;
 
+/// A kind of admin messages, by what the answer may wait for at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerWaits {
+    /// OPEN: for a device that may not answer.
+    ForDevice,
+    /// CLOSE: for requests that may not end.
+    ForRequests,
+    /// All others: for nothing.
+    ForNothing,
+}
+
 /// The two ranges of a session's chunk ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
@@ -41,6 +52,24 @@ impl Partition {
             0..self.queue_depth
         } else {
             0..self.admin
+        }
+    }
+
+    /// Returns the end of the ids for admin messages of one kind. Those that may wait for long
+    /// leave one to each of the others, if there are as many: a device that does not answer keeps
+    /// no device from being closed, and no path from coming back.
+    #[inline]
+    pub const fn admin_ids_end(&self, waits: AnswerWaits) -> u16 {
+        let all = self.admin_ids().end;
+        let left = match waits {
+            AnswerWaits::ForDevice => all.saturating_sub(2),
+            AnswerWaits::ForRequests => all.saturating_sub(1),
+            AnswerWaits::ForNothing => all,
+        };
+        if left == 0 && all != 0 {
+            1
+        } else {
+            left
         }
     }
 

@@ -22,7 +22,10 @@ use super::{
 };
 use crate::{
     client::{
-        admin,
+        admin::{
+            self,
+            Occasion, //
+        },
         session::AdminLockGuard, //
     },
     proto::{
@@ -133,7 +136,8 @@ impl Device {
         server: &Server,
     ) -> Result<u32> {
         guard.opens();
-        match admin::open(path, server, &self.path, self.access, self.wanted()) {
+        let (access, wanted) = (self.access, self.wanted());
+        match admin::open(path, server, &self.path, access, wanted, Occasion::NewPath) {
             Ok(remote) => Ok(remote.device_id),
             Err(not_opened) => {
                 if let Some(number) = not_opened.number {

@@ -30,7 +30,6 @@ use crate::{
     },
     proto::{
         admin_lock::LockMode,
-        control::Remap,
         path_validation::{
             Answer,
             PathValidation,
@@ -146,12 +145,22 @@ impl SessionEvents for SessionWatcher {
                 session.name()
             );
         })?;
+        let devices = session.devices()?;
+        let mut last = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
         let mut done = Ok(());
-        for device in &session.devices()? {
-            if device.state().is_opened_after_outage() {
-                // The others are opened even if this one fails.
-                done = device.remap(Remap::Same).and(done);
+        // The others are opened even if one fails, and before those that have not been answered.
+        for device in &devices {
+            if !device.state().is_opened_after_outage() {
+                continue;
             }
+            if device.was_not_answered() {
+                last.push(device, GFP_KERNEL)?;
+            } else {
+                done = device.open_after_outage().and(done);
+            }
+        }
+        for device in last {
+            done = device.open_after_outage().and(done);
         }
         done
     }

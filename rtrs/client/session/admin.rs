@@ -14,18 +14,15 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    errno, new_irq_lock,
+    errno,
     pages::PageBlock,
     scatterlist::{
         SgList,
         SgTable, //
     },
-    sync::{
-        Completion,
-        IrqLock, //
-    },
 };
 use rtrs_core::proto::{
+    permit::AnswerWaits,
     quarantine::Ticket,
     timeouts::ONE_PATH_ANSWER_MS, //
 };
@@ -46,6 +43,7 @@ use crate::client::{
     },
     path::connections::Connections, //
     session::{
+        answer::Answer,
         permit::AdminPermit,
         Session, //
     },
@@ -56,15 +54,6 @@ const REPLY_MAX: usize = kernel::page::PAGE_SIZE;
 
 /// Pause between two tries where IO and messages share the only chunk.
 const RETRY_MS: i64 = 1;
-
-/// The answer of a message, which the sender waits for.
-#[pin_data]
-struct Answer {
-    #[pin]
-    arrived: Completion,
-    #[pin]
-    result: IrqLock<Option<Result>>,
-}
 
 /// A message in flight. It owns its memory and its id until it ends, whether the sender still waits
 /// or not.
@@ -83,8 +72,7 @@ impl Transfer for KBox<Message> {
         let answer = self.answer.clone();
         // The id is free before the waiter continues.
         drop(self);
-        *answer.result.lock() = Some(result);
-        answer.arrived.complete_all();
+        answer.end(result);
     }
 
     fn requeue(self, _ticket: Ticket) {
@@ -116,41 +104,46 @@ pub trait AdminChannel {
         transfer: AnyTransfer,
     ) -> Result<(), Rejected<AnyTransfer>>;
 
+    /// Waits until no message of these bytes is under way whose sender has given up.
+    #[doc(hidden)]
+    fn wait_for_same(&self, message: &[u8], timeout_ms: u32) -> Result {
+        self.session().given_up.wait_for(message, timeout_ms)
+    }
+
     /// Sends a message and waits for its answer, at most `timeout_ms`; sleeps, and can be killed.
+    /// `waits` is what the answer may wait for: it limits how many ids such messages take.
     ///
     /// For [`Direction::Read`] the answer is `reply.len()` bytes, 1 to 4096. Returns their number.
     ///
     /// # Errors
     ///
-    /// The server's error, `ECONNABORTED` if no path is connected or the path was lost,
-    /// `ETIMEDOUT` or `ERESTARTSYS`; then the message may still have its effect on the server.
+    /// The server's error, `ECONNABORTED` if no path is connected, the path was lost or the session
+    /// is being closed, `ETIMEDOUT` or `ERESTARTSYS`; then the message may still have its effect on
+    /// the server.
     fn send_message(
         &self,
-        direction: Direction,
-        message: &[u8],
+        waits: AnswerWaits,
+        (direction, message): (Direction, &[u8]),
         reply: &mut [u8],
         timeout_ms: u32,
     ) -> Result<usize> {
+        let session = self.session();
         let timeout_ms = timeout_ms.min(self.timeout_max_ms());
+        let until_ms = session.now_ms().saturating_add(timeout_ms.into());
+        // CAST: at most `timeout_ms`.
+        let left_ms = || until_ms.saturating_sub(session.now_ms()) as u32;
         if reply.len() > REPLY_MAX || (direction == Direction::Write && !reply.is_empty()) {
             return Err(EINVAL);
         }
-        let answer = Arc::pin_init(
-            pin_init!(Answer {
-                arrived <- Completion::new(),
-                result <- new_irq_lock!(None),
-            }),
-            GFP_KERNEL,
-        )?;
+        self.wait_for_same(message, timeout_ms)?;
+        let answer = Answer::new()?;
         let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
         let mut table = SgTable::new(1)?;
         if !reply.is_empty() {
             // CAST: at most a page.
             table.push(pages.clone(), 0, reply.len() as u32)?;
         }
-        let session = self.session();
-        let ids = session.partition().admin_ids().end;
-        let permit = session.take_admin_id(ids, timeout_ms)?;
+        let permit = session.take_admin_id(waits, left_ms())?;
         let under_way = KBox::new(
             Message {
                 table,
@@ -159,11 +152,9 @@ pub trait AdminChannel {
             },
             GFP_KERNEL,
         )?;
-        send_with_retries(self, under_way, direction, message, timeout_ms)?;
-
-        answer.arrived.wait_killable_timeout_ms(timeout_ms)?;
-        let result = *answer.result.lock();
-        result.unwrap_or(Err(EIO))?;
+        send_with_retries(self, under_way, direction, message, left_ms())?;
+        let answered = answer.wait(left_ms());
+        answered.inspect_err(|_| session.given_up.add(message, &answer))?;
         pages.copy_out(0, reply)?;
         Ok(reply.len())
     }
@@ -220,6 +211,11 @@ impl AdminChannel for OnePath<'_> {
     /// The path is tried again, and a task that closes it waits for this.
     fn timeout_max_ms(&self) -> u32 {
         ONE_PATH_ANSWER_MS
+    }
+
+    /// A message that is under way on another path may be answered by another server.
+    fn wait_for_same(&self, _message: &[u8], _timeout_ms: u32) -> Result {
+        Ok(())
     }
 
     fn send_admin(

@@ -54,7 +54,7 @@ impl Session {
     /// Adds a path to the list; `ENODEV` if the session is being closed.
     pub(super) fn add(&self, path: &Arc<Path>) -> Result {
         let _lock = self.paths_lock.lock();
-        if self.is_closing.load(Ordering::Relaxed) {
+        if self.is_closing() {
             return Err(ENODEV);
         }
         let mut paths = self.copy_paths()?;
@@ -121,9 +121,10 @@ impl Session {
     /// added from now on.
     pub(super) fn begin_close(&self) {
         let lock = self.paths_lock.lock();
-        self.is_closing.store(true, Ordering::Relaxed);
+        self.is_closing.store(true, Ordering::Release);
         let paths = self.paths.get();
         drop(lock);
+        self.admin_ids.notify();
         // All at once: requests in flight are not to move from one to the next.
         for path in paths.iter().flat_map(|paths| paths.0.iter()) {
             path.begin_close(Event::CloseForGood);

@@ -6,14 +6,17 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::sync::atomic::{
-    AtomicU32,
-    Ordering, //
-};
 use kernel_ext::{
-    new_wait_queue,
-    sync::WaitQueue, //
+    errno, new_wait_queue,
+    sync::{
+        atomic::{
+            AtomicU32,
+            Ordering, //
+        },
+        WaitQueue, //
+    },
 };
+use rtrs_core::proto::permit::AnswerWaits;
 
 use crate::client::session::{
     quarantine::Quarantine,
@@ -53,7 +56,7 @@ impl AdminIds {
         })
     }
 
-    /// Wakes the waiters: ids are not held any more.
+    /// Wakes the waiters: ids are not held any more, or the session is being closed.
     pub(crate) fn notify(&self) {
         self.freed.wake_all();
     }
@@ -73,10 +76,16 @@ pub(crate) struct AdminPermit {
 }
 
 impl Session {
-    /// Takes one of the lowest `count` ids; waits for it at most `timeout_ms`, sleeps, and can be
-    /// killed.
-    pub(crate) fn take_admin_id(&self, count: u16, timeout_ms: u32) -> Result<AdminPermit> {
+    /// Takes an id for a message whose answer `waits`; waits for it at most `timeout_ms`, sleeps,
+    /// and can be killed.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT`, `ERESTARTSYS`, or `ECONNABORTED` if the session is being closed: what holds the
+    /// ids is not answered any more.
+    pub(crate) fn take_admin_id(&self, waits: AnswerWaits, timeout_ms: u32) -> Result<AdminPermit> {
         let ids = &self.admin_ids;
+        let count = self.partition().admin_ids_end(waits);
         let mut taken = None;
         let waited = ids.freed.wait_until_killable_timeout_ms(
             || {
@@ -84,7 +93,7 @@ impl Session {
                 if taken.is_none() && self.quarantine.is_any_held() {
                     self.quarantine.refused(self.now_ms());
                 }
-                taken.is_some()
+                taken.is_some() || self.is_closing()
             },
             timeout_ms,
         );
@@ -92,8 +101,8 @@ impl Session {
             self.quarantine.refused(self.now_ms());
         }
         waited?;
-        // The wait succeeded, so the condition has taken an id.
-        let id = taken.ok_or(EBUSY)?;
+        // The condition has taken an id, or the session is being closed.
+        let id = taken.ok_or(errno::ECONNABORTED)?;
         Ok(AdminPermit {
             ids: ids.clone(),
             id,

@@ -11,6 +11,7 @@ from vmlab.tests.paths import SUSPENDED, dm_disk
 from vmlab.tests.pi_store import SIDECAR
 
 SCAN_MS = 1500          # of a read of the partition table
+ADMIN_IDS = 8           # of a session: the messages that may be in flight
 EXPORTS = "/sys/class/rnbd-server/ctl/devices"
 
 
@@ -32,6 +33,13 @@ def read_block(disk: rnbd.Disk, seconds: float = 30) -> int:
     """The exit code of a read past the page cache."""
     line = f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none"
     return disk.machine.try_run(line, seconds).code
+
+
+def ask_in_vain(lab: Lab, names: list[str]) -> None:
+    """Writes to map_device for disks that do not answer, and kills the writers, one after the other."""
+    lines = "\n".join(rnbd.request(lab, name) for name in names)
+    lab.client.run(f"while read line; do timeout -s KILL 0.7 sh -c \"echo '$line' > {rnbd.CONTROL}/map_device\"; done "
+                   f"<<'END'\n{lines}\nEND\ntrue", 60)
 
 
 def lose(lab: Lab, disk: rnbd.Disk) -> None:
@@ -417,9 +425,39 @@ def test_a_silent_disk_keeps_no_other_from_coming_back(pair: Lab) -> None:
     until(lambda: pair.server.run(is_open).strip() == "0", 10, "nobody has it open any more")
 
 
+@needs(wires=1, timeout=240)
+def test_disks_come_back_beside_a_silent_one(pair: Lab) -> None:
+    """After an outage the disks are opened one after the other, and the first is silent: the second is back in seconds.
+    However often the silent one is asked for, another disk is mapped, and a path is added."""
+    dm_disk(pair, 8, count=3)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    silent = rnbd.map_disk(pair, "dm-0")
+    other = rnbd.map_disk(pair, "ram1")
+    eq(read_block(other), 0, "a read of the other disk")
+    pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
+    pair.defer(pair.server.run, f"dmsetup resume {SUSPENDED}")
+    mark = pair.server.log_mark()
+    lose(pair, other)
+    until(lambda: pair.server.log_matches("session s1 ended", mark), 30, "the session ends at the server")
+    pair.mend(0)
+    until(lambda: other.attribute("state") == "open", 40, "the other disk is back")
+    eq(read_block(other), 0, "a read of the other disk")
+    ok(silent.attribute("state") != "open", "the silent disk was opened")
+    # A message stays on its way when its writer is killed: the same one takes one id, and others not the last.
+    ask_in_vain(pair, [f"mapper/{SUSPENDED}"] * ADMIN_IDS)
+    rnbd.map_disk(pair, "ram2").unmap()
+    ask_in_vain(pair, ["./" * number + "dm-0" for number in range(1, ADMIN_IDS + 1)])
+    eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 0, 6)}"), "", "add_path")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")
+    until(lambda: silent.attribute("state") == "open", 30, "the silent disk is back")
+    eq(read_block(silent), 0, "a read of the disk that was silent")
+
+
 @needs(wires=1, own_modules=True, timeout=240)
 def test_the_client_is_unloaded_while_a_server_does_not_answer(pair: Lab) -> None:
-    """A writer of map_device waits for a disk of the server that is silent: rmmod ends that wait, not the server."""
+    """A writer of map_device waits for a disk of the server that is silent, and another one for a message of others to
+    be answered: rmmod ends these waits, not the server."""
     dm_disk(pair, 8, count=2)
     rnbd.load_server(pair)
     rnbd.load_client(pair)
@@ -428,9 +466,12 @@ def test_the_client_is_unloaded_while_a_server_does_not_answer(pair: Lab) -> Non
     writer = pair.client.start_job(f"echo '{rnbd.request(pair, 'dm-0')}' > {rnbd.CONTROL}/map_device", 200)
     is_open = f"dmsetup info -c --noheadings -o open {SUSPENDED}"
     until(lambda: pair.server.run(is_open).strip() == "1", 30, "the server opens the silent disk")
+    ask_in_vain(pair, ["./" * number + "dm-0" for number in range(1, ADMIN_IDS)])
+    line = rnbd.request(pair, f"mapper/{SUSPENDED}")
+    waiter = pair.client.start_job(f"echo '{line}' > {rnbd.CONTROL}/map_device", 200)
     mark = pair.client.log_mark()
     pair.client.run("rmmod rnbd_client", 100)
-    ok(not other.present and writer.wait(10).code, "the disk and its writer are gone")
+    ok(not other.present and writer.wait(10).code and waiter.wait(10).code, "the disk and its writers are gone")
     said = " ".join(pair.client.log_matches("is not mapped: ", mark))
     ok(said and "ETIMEDOUT" not in said and "Error(110)" not in said, f"the wait was over by itself: {said!r}")
     pair.server.run(f"dmsetup resume {SUSPENDED}")

@@ -2,7 +2,10 @@
 
 //! How chunk ids are shared out.
 
-use proto::rtrs::permit::Partition;
+use proto::rtrs::permit::{
+    AnswerWaits,
+    Partition, //
+};
 
 #[test]
 fn every_id_belongs_to_admin_messages_or_to_io_and_none_to_both() {
@@ -45,8 +48,27 @@ fn tags_and_ids_are_two_names_of_one_request() {
 }
 
 #[test]
+fn messages_that_may_wait_for_long_leave_ids_to_others() {
+    for depth in 1..=65535u16 {
+        let p = Partition::new(depth);
+        let all = p.admin_ids().end;
+        let [device, requests, nothing] = [
+            AnswerWaits::ForDevice,
+            AnswerWaits::ForRequests,
+            AnswerWaits::ForNothing,
+        ]
+        .map(|waits| p.admin_ids_end(waits));
+        assert_eq!(nothing, all);
+        assert_eq!(requests, all.saturating_sub(1).max(1));
+        assert_eq!(device, all.saturating_sub(2).max(1));
+    }
+    assert_eq!(Partition::new(512).admin_ids_end(AnswerWaits::ForDevice), 6);
+}
+
+#[test]
 fn a_session_without_chunks_has_no_ids() {
     let p = Partition::new(0);
     assert_eq!((p.admin_ids().len(), p.io_depth()), (0, 0));
     assert_eq!((p.io_id(0), p.tag(0)), (None, None));
+    assert_eq!(p.admin_ids_end(AnswerWaits::ForDevice), 0);
 }

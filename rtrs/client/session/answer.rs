@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The answers of admin messages: those that a task waits for, and those that none waits for any
+//! more.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    new_irq_lock,
+    sync::{
+        Completion,
+        IrqLock, //
+    }, //
+};
+
+/// The answer of a message, which the sender waits for.
+#[pin_data]
+pub(super) struct Answer {
+    #[pin]
+    arrived: Completion,
+    #[pin]
+    result: IrqLock<Option<Result>>,
+}
+
+impl Answer {
+    /// Creates the answer of a message that is about to be sent.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                arrived <- Completion::new(),
+                result <- new_irq_lock!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Ends the message. Any context.
+    pub(super) fn end(&self, result: Result) {
+        *self.result.lock() = Some(result);
+        self.arrived.complete_all();
+    }
+
+    /// Waits for the end of the message, at most `timeout_ms`; sleeps, and can be killed.
+    ///
+    /// # Errors
+    ///
+    /// That of the message, `ETIMEDOUT` or `ERESTARTSYS`.
+    pub(super) fn wait(&self, timeout_ms: u32) -> Result {
+        self.arrived.wait_killable_timeout_ms(timeout_ms)?;
+        let result = *self.result.lock();
+        result.unwrap_or(Err(EIO))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.arrived.is_done()
+    }
+}
+
+/// The messages of a session that are under way although their senders have given up.
+#[pin_data]
+pub(crate) struct GivenUp {
+    #[pin]
+    list: Mutex<KVec<(KVec<u8>, Arc<Answer>)>>,
+}
+
+impl GivenUp {
+    /// Returns an empty list.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            list <- new_mutex!(KVec::new(), "GivenUp::list"),
+        })
+    }
+
+    /// Adds a message whose sender gives up, unless it has ended. Without memory for that it is
+    /// sent again beside the first, and takes one more id. Sleeps.
+    pub(super) fn add(&self, message: &[u8], answer: &Arc<Answer>) {
+        let mut bytes = KVec::new();
+        if answer.has_ended() {
+            return;
+        }
+        if bytes.extend_from_slice(message, GFP_KERNEL).is_err() {
+            return;
+        }
+        let mut list = self.list.lock();
+        list.retain(|(_, answer)| !answer.has_ended());
+        let _ = list.push((bytes, answer.clone()), GFP_KERNEL);
+    }
+
+    /// Waits until none of these bytes is under way, at most `timeout_ms`: the server would answer
+    /// it after the first only, and the client has few ids. Sleeps, and can be killed.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT` or `ERESTARTSYS`.
+    pub(super) fn wait_for(&self, message: &[u8], timeout_ms: u32) -> Result {
+        let same = self.find(message);
+        match same {
+            // What the server says counts for the sender that has given up.
+            Some(answer) => answer.arrived.wait_killable_timeout_ms(timeout_ms),
+            None => Ok(()),
+        }
+    }
+
+    fn find(&self, message: &[u8]) -> Option<Arc<Answer>> {
+        let list = self.list.lock();
+        let mut under_way = list.iter().filter(|(_, answer)| !answer.has_ended());
+        let same = under_way.find(|(bytes, _)| **bytes == *message);
+        same.map(|(_, answer)| answer.clone())
+    }
+}
