@@ -41,7 +41,8 @@ use crate::client::{
 use crate::proto::{
     flags::{
         Op,
-        Rw, //
+        Rw,
+        RwFlags, //
     },
     io_state::IoState,
     wire::{
@@ -234,13 +235,15 @@ fn rw_of(request: &Request<Queue>) -> Option<Rw> {
         block_ext::Op::Other => return None,
     };
     let flags = request.flags();
+    let unmaps_not = op == Op::WriteZeroes && flags.contains(Flags::NOUNMAP);
     Some(Rw {
         op,
-        sync: request.is_sync(),
         // As the C driver: requests with a flush are forced as well.
-        fua: flags.intersects(Flags::FUA | Flags::PREFLUSH),
-        preflush: flags.contains(Flags::PREFLUSH),
-        nounmap: op == Op::WriteZeroes && flags.contains(Flags::NOUNMAP),
+        flags: RwFlags::SYNC
+            .when(request.is_sync())
+            .and(RwFlags::FUA.when(flags.intersects(Flags::FUA | Flags::PREFLUSH)))
+            .and(RwFlags::PREFLUSH.when(flags.contains(Flags::PREFLUSH)))
+            .and(RwFlags::NOUNMAP.when(unmaps_not)),
     })
 }
 

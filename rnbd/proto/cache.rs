@@ -17,7 +17,8 @@
 
 use super::flags::{
     Op,
-    Rw, //
+    Rw,
+    RwFlags, //
 };
 
 /// The device has a volatile cache.
@@ -85,7 +86,7 @@ impl Cache {
     /// Returns whether a request that does `rw` changes the state when it is sent.
     #[inline]
     pub const fn is_flush(rw: &Rw) -> bool {
-        matches!(rw.op, Op::Flush) || rw.preflush
+        matches!(rw.op, Op::Flush) || rw.flags.has(RwFlags::PREFLUSH)
     }
 
     /// Returns the effect of the acknowledgement of a request that is not a flush. A lost discard
@@ -93,7 +94,7 @@ impl Cache {
     #[inline]
     pub const fn note_of(self, rw: &Rw) -> Note {
         let writes = matches!(rw.op, Op::Write | Op::WriteZeroes | Op::SecureErase);
-        if writes && !rw.fua && self.has(VOLATILE) {
+        if writes && !rw.flags.has(RwFlags::FUA) && self.has(VOLATILE) {
             Note::Write
         } else {
             Note::Nothing

@@ -54,24 +54,62 @@ impl Ops {
     }
 }
 
-const SYNC: u32 = 1 << 8;
-const FUA: u32 = 1 << 9;
-const PREFLUSH: u32 = 1 << 10;
-const NOUNMAP: u32 = 1 << 11;
+/// Modifiers of an operation, a set of the bits of the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RwFlags(u32);
+
+impl RwFlags {
+    /// No modifier.
+    pub const NONE: Self = Self(0);
+    /// A task waits for it.
+    pub const SYNC: Self = Self(1 << 8);
+    /// The data must be on stable storage before the answer.
+    pub const FUA: Self = Self(1 << 9);
+    /// Earlier writes must be on stable storage first.
+    pub const PREFLUSH: Self = Self(1 << 10);
+    /// Write zeroes without freeing the blocks.
+    pub const NOUNMAP: Self = Self(1 << 11);
+    const ALL: Self = Self::SYNC
+        .and(Self::FUA)
+        .and(Self::PREFLUSH)
+        .and(Self::NOUNMAP);
+
+    /// Returns the union of both sets.
+    #[inline(always)]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns this set if `wanted`, else none.
+    #[inline(always)]
+    pub const fn when(self, wanted: bool) -> Self {
+        if wanted {
+            self
+        } else {
+            Self::NONE
+        }
+    }
+
+    /// Returns those of the set that the word `raw` has.
+    #[inline(always)]
+    pub const fn of(self, raw: u32) -> Self {
+        Self(self.0 & raw)
+    }
+
+    /// Returns whether any modifier of `other` is in the set.
+    #[inline(always)]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
 
 /// The decoded word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rw {
     /// The operation.
     pub op: Op,
-    /// A task waits for it.
-    pub sync: bool,
-    /// The data must be on stable storage before the answer.
-    pub fua: bool,
-    /// Earlier writes must be on stable storage first.
-    pub preflush: bool,
-    /// Write zeroes without freeing the blocks.
-    pub nounmap: bool,
+    /// Its modifiers.
+    pub flags: RwFlags,
 }
 
 impl Rw {
@@ -80,10 +118,7 @@ impl Rw {
     pub const fn new(op: Op) -> Self {
         Self {
             op,
-            sync: false,
-            fua: false,
-            preflush: false,
-            nounmap: false,
+            flags: RwFlags::NONE,
         }
     }
 
@@ -93,28 +128,28 @@ impl Rw {
     #[inline]
     pub const fn forced(self) -> Option<Self> {
         match self.op {
-            Op::Write => Some(Self { fua: true, ..self }),
+            Op::Write => Some(Self {
+                flags: self.flags.and(RwFlags::FUA),
+                ..self
+            }),
             Op::WriteZeroes | Op::SecureErase => None,
             // What a discarded block has is not defined, before and after it is on stable storage.
             Op::Read | Op::Flush | Op::Discard => Some(self),
         }
     }
 
-    /// Returns whether the operation `op` can have the flags about stable storage in `raw`. The
-    /// block layer warns about the others.
+    /// Returns whether the operation can have its flags about stable storage. The block layer warns
+    /// about the others.
     #[inline(always)]
-    pub const fn is_consistent(raw: u32, op: Op) -> bool {
-        raw & (FUA | PREFLUSH) == 0 || matches!(op, Op::Write | Op::Flush)
+    pub const fn is_consistent(self) -> bool {
+        !self.flags.has(RwFlags::FUA.and(RwFlags::PREFLUSH))
+            || matches!(self.op, Op::Write | Op::Flush)
     }
 
     /// Returns the word for the wire.
     #[inline]
     pub const fn to_wire(self) -> u32 {
-        self.op as u32
-            | if self.sync { SYNC } else { 0 }
-            | if self.fua { FUA } else { 0 }
-            | if self.preflush { PREFLUSH } else { 0 }
-            | if self.nounmap { NOUNMAP } else { 0 }
+        self.op as u32 | self.flags.0
     }
 
     /// Decodes a word from the wire. Unknown flags are ignored, as in the C driver.
@@ -132,10 +167,7 @@ impl Rw {
         };
         Ok(Self {
             op,
-            sync: raw & SYNC != 0,
-            fua: raw & FUA != 0,
-            preflush: raw & PREFLUSH != 0,
-            nounmap: raw & NOUNMAP != 0,
+            flags: RwFlags::ALL.of(raw),
         })
     }
 }

@@ -12,7 +12,8 @@ use super::{
     device,
     flags::{
         Op,
-        Rw, //
+        Rw,
+        RwFlags, //
     },
     pi::{
         Geometry,
@@ -229,9 +230,44 @@ fn close(user: &[u8], data_len: u32) -> Result<Message<'static>, Malformed> {
     })
 }
 
+/// The first sector of an IO as nearly all are is at most this: no length reaches the last one.
+const SECTOR_USUAL: u64 = u64::MAX >> 1;
+
 impl IoRequest {
-    /// Returns whether a user message is an IO message, as nearly all are. Servers call this first
-    /// and parse the others by [`Message::parse`].
+    /// Parses an IO message as nearly all are: a read or write without other flags than
+    /// [`RwFlags::SYNC`], of the latest version, whose numbers go together. Servers call this first
+    /// and parse all others by [`Message::parse`], which says what is wrong with one.
+    #[inline(always)]
+    pub fn parse_usual(
+        user: &[u8],
+        data_len: u32,
+        direction: Direction,
+        version: u8,
+    ) -> Option<Self> {
+        let Io { v1: msg, prio, .. } = Io::ref_from_bytes(user).ok()?;
+        let op = match direction {
+            Direction::Read => Op::Read,
+            Direction::Write => Op::Write,
+        };
+        let (flags, size) = (RwFlags::SYNC.of(msg.rw.get()), msg.bi_size.get());
+        let rw = Rw { op, flags };
+        let is_usual = msg.header.kind.get() == IO
+            && version >= VERSION
+            && msg.rw.get() == rw.to_wire()
+            && size == data_len
+            && size != 0
+            && size % SECTOR_SIZE == 0
+            && msg.sector.get() <= SECTOR_USUAL;
+        is_usual.then_some(Self {
+            device_id: msg.device_id.get(),
+            sector: msg.sector.get(),
+            rw,
+            size,
+            prio: prio.get(),
+        })
+    }
+
+    /// Returns whether a user message is an IO message.
     #[inline]
     pub fn is_one(user: &[u8]) -> bool {
         Header::ref_from_prefix(user).is_ok_and(|(header, _)| header.kind.get() == IO)
@@ -250,9 +286,8 @@ impl IoRequest {
             Ok((msg, _)) if version >= VERSION => msg.prio.get(),
             _ => 0,
         };
-        let raw = msg.rw.get();
-        let rw = Rw::from_wire(raw).map_err(|op| Malformed::Op(op.0))?;
-        if !Rw::is_consistent(raw, rw.op) {
+        let rw = Rw::from_wire(msg.rw.get()).map_err(|op| Malformed::Op(op.0))?;
+        if !rw.is_consistent() {
             return Err(Malformed::Flags);
         }
         let size = msg.bi_size.get();

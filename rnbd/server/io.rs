@@ -35,7 +35,8 @@ use crate::proto::{
     flags::{
         Op,
         Ops,
-        Rw, //
+        Rw,
+        RwFlags, //
     },
     message::{
         Direction,
@@ -96,8 +97,8 @@ impl Target {
     }
 
     /// Checks that a request without data is within the device.
-    #[inline]
-    pub(super) fn check_range(&self, request: &IoRequest) -> Result<(), Malformed> {
+    #[inline(always)]
+    pub(super) fn check_range(&self, request: IoRequest) -> Result<(), Malformed> {
         match request.rw.op {
             // A flush has no range.
             Op::Read | Op::Write | Op::Flush => Ok(()),
@@ -108,7 +109,7 @@ impl Target {
     }
 
     #[cold]
-    fn check_range_without_data(&self, request: &IoRequest) -> Result<(), Malformed> {
+    fn check_range_without_data(&self, request: IoRequest) -> Result<(), Malformed> {
         let capacity_sectors = match &self.client_queue {
             Some(client_queue) => client_queue.sectors(),
             None => self.device.capacity_sectors(),
@@ -161,8 +162,8 @@ impl BioData for Io {
 
 /// Submits `request`, which [`Target::allows`], to the block layer; `operation` is answered when it
 /// has ended.
-#[inline]
-pub(crate) fn submit(target: Lent<Target>, request: &IoRequest, mut operation: Operation) {
+#[inline(always)]
+pub(crate) fn submit(target: Lent<Target>, request: IoRequest, mut operation: Operation) {
     let rw = request.rw;
     let has_data = rw.op.has_data();
     if has_data {
@@ -209,9 +210,12 @@ pub(super) fn op_of(op: Op) -> block_ext::Op {
 /// Converts the flags of an operation for the block layer.
 #[inline]
 pub(super) fn flags_of(rw: Rw) -> Flags {
-    let flag = |set: bool, flag: Flags| if set { flag } else { Flags::NONE };
-    flag(rw.sync, Flags::SYNC)
-        | flag(rw.fua, Flags::FUA)
-        | flag(rw.preflush, Flags::PREFLUSH)
-        | flag(rw.nounmap, Flags::NOUNMAP)
+    let flag = |flag, as_bio| match rw.flags.has(flag) {
+        true => as_bio,
+        false => Flags::NONE,
+    };
+    flag(RwFlags::SYNC, Flags::SYNC)
+        | flag(RwFlags::FUA, Flags::FUA)
+        | flag(RwFlags::PREFLUSH, Flags::PREFLUSH)
+        | flag(RwFlags::NOUNMAP, Flags::NOUNMAP)
 }

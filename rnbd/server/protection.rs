@@ -392,7 +392,7 @@ impl Session {
         &self,
         target: Lent<Target>,
         device_id: u32,
-        plain: Option<&IoRequest>,
+        plain: Option<IoRequest>,
         operation: Operation,
     ) {
         let Some(protection) = target.protection().cloned() else {
@@ -420,7 +420,7 @@ impl Session {
             Ok((request, _)) if !target.allows_protected(request.rw.op) => {
                 self.refuse_change(device_id, operation);
             }
-            Ok((request, digest)) => match target.check_range(&request) {
+            Ok((request, digest)) => match target.check_range(request) {
                 Ok(()) => submit(target, protection, (request, digest), operation),
                 Err(reason) => self.refuse(reason, operation),
             },

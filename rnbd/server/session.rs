@@ -370,9 +370,23 @@ impl Session {
         self.version.load(Relaxed) as u8
     }
 
+    /// Serves a request that is no usual IO request.
+    #[cold]
+    #[inline(never)]
+    fn request_unusual(self: &Arc<Self>, operation: Operation) {
+        let (user, len) = (operation.user(), operation.data_len());
+        if !IoRequest::is_one(user) {
+            return self.defer(operation);
+        }
+        match IoRequest::parse(user, len, direction_of(&operation), self.version()) {
+            Ok(request) => self.start(request, operation),
+            Err(reason) => self.start_other(reason, operation),
+        }
+    }
+
     /// Starts an IO request.
-    #[inline]
-    fn start(&self, request: &IoRequest, operation: Operation) {
+    #[inline(always)]
+    fn start(&self, request: IoRequest, operation: Operation) {
         match self.target(request.device_id) {
             Some(target) if target.allows(request.rw.op) => match target.check_range(request) {
                 Ok(()) => io::submit(target, request, operation),
@@ -421,12 +435,9 @@ impl SessionService for SessionHandler {
     fn request(&self, operation: Operation) {
         let session = &self.0;
         let (user, len) = (operation.user(), operation.data_len());
-        if !IoRequest::is_one(user) {
-            return session.defer(operation);
-        }
-        match IoRequest::parse(user, len, direction_of(&operation), session.version()) {
-            Ok(request) => session.start(&request, operation),
-            Err(reason) => session.start_other(reason, operation),
+        match IoRequest::parse_usual(user, len, direction_of(&operation), session.version()) {
+            Some(request) => session.start(request, operation),
+            None => session.request_unusual(operation),
         }
     }
 

@@ -37,6 +37,7 @@ use super::{
     BLOCK_SIZE, //
 };
 use crate::{
+    proto::flags::RwFlags,
     server::log_limit::CHANGES_LIMIT,
     sidecar::{
         idle::{
@@ -434,10 +435,9 @@ impl Engine {
                 return self.start_discard(volume, ticket, at, len);
             }
         };
-        let sync = if job.request().rw.sync {
-            Flags::SYNC
-        } else {
-            Flags::NONE
+        let sync = match job.request().rw.flags.has(RwFlags::SYNC) {
+            true => Flags::SYNC,
+            false => Flags::NONE,
         };
         let prio = job.request().prio;
         let offset = (piece.offset as usize).saturating_mul(BLOCK_BYTES);

@@ -20,7 +20,10 @@ use super::{
 };
 use crate::{
     proto::{
-        flags::Op,
+        flags::{
+            Op,
+            RwFlags, //
+        },
         message::IoRequest, //
     },
     sidecar::{
@@ -131,7 +134,7 @@ impl Job {
             false => None,
         };
         let error = (rw.op.has_data() && pages.is_none()).then_some(EIO);
-        let is_flush = rw.op == Op::Flush || rw.preflush;
+        let is_flush = rw.op == Op::Flush || rw.flags.has(RwFlags::PREFLUSH);
         Self {
             operation,
             client_queue,
@@ -169,7 +172,7 @@ impl Job {
         let (kind, most) = match self.request.rw.op {
             Op::Read => (Kind::Read, u64::from(REQUEST_BLOCKS_MAX)),
             Op::Write => {
-                let fua = self.request.rw.fua;
+                let fua = self.request.rw.flags.has(RwFlags::FUA);
                 (Kind::Write { fua }, ENTRIES_MAX as u64)
             }
             _ => {

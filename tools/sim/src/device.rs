@@ -16,7 +16,8 @@ use proto::rnbd::{
     control::DeviceState,
     flags::{
         Op,
-        Rw, //
+        Rw,
+        RwFlags, //
     },
     io_state::IoState,
 };
@@ -68,13 +69,8 @@ impl Device {
             Deed::Write { fua, .. } => (Op::Write, fua),
             _ => (Op::Read, false),
         };
-        let rw = Rw {
-            op,
-            sync: false,
-            fua,
-            preflush: false,
-            nounmap: false,
-        };
+        let flags = RwFlags::FUA.when(fua);
+        let rw = Rw { op, flags };
         if Cache::is_flush(&rw) {
             let (next, begun) = self.cache.flush_begins();
             self.cache = next;

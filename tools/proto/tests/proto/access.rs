@@ -13,6 +13,7 @@ use proto::{
             Op,
             Ops,
             Rw,
+            RwFlags,
             UnknownOp, //
         },
     }, //
@@ -74,14 +75,19 @@ fn modes_survive_the_wire_and_the_map_line() {
 fn every_operation_with_every_flag_survives_the_wire() {
     for op in OPS {
         for flags in 0..16u32 {
-            let flag = |bit: u32| (flags >> bit) & 1 == 1;
-            let rw = Rw {
-                op,
-                sync: flag(0),
-                fua: flag(1),
-                preflush: flag(2),
-                nounmap: flag(3),
-            };
+            let of_bit = [
+                RwFlags::SYNC,
+                RwFlags::FUA,
+                RwFlags::PREFLUSH,
+                RwFlags::NOUNMAP,
+            ];
+            let bits = (0..).zip(of_bit);
+            let set = bits.fold(RwFlags::NONE, |set, (bit, flag)| {
+                let wanted = (flags >> bit) & 1 == 1;
+                assert_eq!(flag.when(wanted) == flag, wanted);
+                set.and(flag.when(wanted))
+            });
+            let rw = Rw { op, flags: set };
             assert_eq!(rw.to_wire(), op as u32 | (flags << 8));
             assert_eq!(Rw::from_wire(rw.to_wire()), Ok(rw));
             // Flags of a later version are let be.
@@ -102,12 +108,13 @@ fn d9_an_unknown_operation_is_refused() {
 #[test]
 fn what_is_not_on_stable_storage_by_itself_is_forced_there_or_not_sent() {
     for op in OPS {
-        let rw = Rw {
-            sync: true,
-            ..Rw::new(op)
-        };
+        let flags = RwFlags::SYNC;
+        let rw = Rw { op, flags };
         let wanted = match op {
-            Op::Write => Some(Rw { fua: true, ..rw }),
+            Op::Write => Some(Rw {
+                op,
+                flags: flags.and(RwFlags::FUA),
+            }),
             Op::WriteZeroes | Op::SecureErase => None,
             Op::Read | Op::Flush | Op::Discard => Some(rw),
         };

@@ -12,7 +12,8 @@ use proto::rnbd::{
     },
     flags::{
         Op,
-        Rw, //
+        Rw,
+        RwFlags, //
     },
 };
 
@@ -175,13 +176,13 @@ fn a_device_without_a_cache_and_a_forced_write_have_nothing_to_lose() {
         assert_eq!(Cache::is_flush(&Rw::new(op)), op == Op::Flush);
     }
     let forced = Rw {
-        fua: true,
-        ..Rw::new(Op::Write)
+        op: Op::Write,
+        flags: RwFlags::FUA,
     };
     assert_eq!(cached.note_of(&forced), Note::Nothing);
     let first = Rw {
-        preflush: true,
-        ..forced
+        op: Op::Write,
+        flags: RwFlags::FUA.and(RwFlags::PREFLUSH),
     };
     assert!(Cache::is_flush(&first));
     // A cache that is switched off has not written what was in it.

@@ -14,7 +14,8 @@ use proto::{
         },
         flags::{
             Op,
-            Rw, //
+            Rw,
+            RwFlags, //
         },
         identity::Identity,
         message::{
@@ -365,8 +366,8 @@ fn v10_a_read_of_4_kib() {
         04000000 00000000 00000000 00000000 00010000 00100000 04400000 00000000
         03002000 01000100 00b04308 000011ff 4d040000 00100000");
     let rw = Rw {
-        sync: true,
-        ..Rw::new(Op::Read)
+        op: Op::Read,
+        flags: RwFlags::SYNC,
     };
     let reply = wire::Descriptor::new(0xff11_0000_0843_b000, 0x44d, 4096);
     let ours = [
@@ -399,8 +400,8 @@ fn v11_a_write_of_4_kib() {
         04000000 00000000 10000000 00000000 01010000 00100000 04400000 00000000
         02002000");
     let rw = Rw {
-        sync: true,
-        ..Rw::new(Op::Write)
+        op: Op::Write,
+        flags: RwFlags::SYNC,
     };
     let ours = [
         rnbd_wire::Io::new(0, 16, rw.to_wire(), 4096, 0x4004).as_bytes(),
@@ -437,8 +438,8 @@ fn v13_a_discard() {
         04000000 00000000 80000000 00000000 03010000 00000100 04400000 00000000
         02002000");
     let rw = Rw {
-        sync: true,
-        ..Rw::new(Op::Discard)
+        op: Op::Discard,
+        flags: RwFlags::SYNC,
     };
     let ours = [
         rnbd_wire::Io::new(0, 128, rw.to_wire(), 0x10000, 0x4004).as_bytes(),
