@@ -96,6 +96,12 @@ pub trait BioData: Send + Sized + 'static {
 /// [`Frame<D>`], and all of it is owned by this value.
 pub struct Bio<D: BioData> {
     raw: NonNull<bindings::bio>,
+    // What `raw` has, for `check`: the compiler cannot know that nothing else changes it.
+    op: Op,
+    flags: Flags,
+    sector: u64,
+    len_bytes: u32,
+    has_data: bool,
     _data: PhantomData<D>,
 }
 
@@ -108,6 +114,7 @@ impl<D: BioData> Bio<D> {
     /// Process context. Under memory pressure it sleeps until another bio of the pool ends, so it
     /// never fails. A task must therefore submit one bio before it allocates the next. Flags that a
     /// driver may not set are ignored.
+    #[inline(always)]
     pub fn new(data: D, op: Op, flags: Flags, sector: u64) -> Self {
         // `submit` rejects an operation that does not exist.
         let opf = op.to_bio_opf().unwrap_or(bindings::req_op_REQ_OP_LAST) | flags.to_bio_opf();
@@ -123,6 +130,11 @@ impl<D: BioData> Bio<D> {
         // INVARIANT: The bio comes from a pool for `D`, and its frame was initialized.
         Bio {
             raw,
+            op,
+            flags,
+            sector,
+            len_bytes: 0,
+            has_data: false,
             _data: PhantomData,
         }
     }
@@ -225,7 +237,7 @@ impl<D: BioData> Bio<D> {
     /// # Safety
     ///
     /// The caller must ensure that the pages stay allocated until the bio ends.
-    #[inline]
+    #[inline(always)]
     unsafe fn add_range(
         &mut self,
         pages: &PageBlock,
@@ -236,7 +248,7 @@ impl<D: BioData> Bio<D> {
         if len_bytes == 0 || end > pages.len_bytes() {
             return Err(EINVAL);
         }
-        if self.bio().bi_vcnt != 0 {
+        if self.has_data {
             return Err(ENOSPC);
         }
         // SAFETY: The page structures of contiguous memory are contiguous; the offset is inside.
@@ -245,6 +257,7 @@ impl<D: BioData> Bio<D> {
         // SAFETY: The bio is ours by the type invariants, and has room for one piece; the range
         // lies in the pages, which stay allocated by the function requirements.
         unsafe { bindings::__bio_add_page(self.raw.as_ptr(), page, len_bytes, offset) };
+        (self.len_bytes, self.has_data) = (len_bytes, true);
         Ok(())
     }
 
@@ -252,10 +265,11 @@ impl<D: BioData> Bio<D> {
     /// data.
     #[inline]
     pub fn set_len_bytes(&mut self, len_bytes: u32) -> Result {
-        if self.bio().bi_vcnt != 0 {
+        if self.has_data {
             return Err(EINVAL);
         }
         self.bio().bi_iter.bi_size = len_bytes;
+        self.len_bytes = len_bytes;
         Ok(())
     }
 
@@ -267,7 +281,8 @@ impl<D: BioData> Bio<D> {
     /// logical blocks, for data of an operation without data, and for missing data. The block layer
     /// returns `EIO` beyond the end of the device, and `EOPNOTSUPP` for an operation that the
     /// device does not support.
-    pub fn submit(mut self) {
+    #[inline(always)]
+    pub fn submit(self) {
         if let Err(error) = self.check() {
             self.finish(Err(error));
             return;
@@ -279,25 +294,28 @@ impl<D: BioData> Bio<D> {
         unsafe { bindings::submit_bio(raw) };
     }
 
-    fn check(&mut self) -> Result {
-        let (opf, iter, pieces) = {
-            let bio = self.bio();
-            (bio.bi_opf, bio.bi_iter, bio.bi_vcnt)
-        };
+    #[inline(always)]
+    fn check(&self) -> Result {
         let device = self.data().device();
-        let op = Op::from_raw(opf);
-        let flushes = op == Op::Write && Flags::from_raw(opf).contains(Flags::PREFLUSH);
+        let flushes = match self.op {
+            Op::Flush => true,
+            Op::Write => self.flags.contains(Flags::PREFLUSH),
+            _ => false,
+        };
         // An empty flush changes no data, so a read-only user may submit it.
-        if op.is_write() && !device.is_writable() && !(flushes && iter.bi_size == 0) {
+        let is_empty_flush = flushes && self.len_bytes == 0;
+        if self.op.is_write() && !device.is_writable() && !is_empty_flush {
             return Err(EROFS);
         }
-        let complete = match op {
-            Op::Read => pieces != 0,
-            Op::Write => pieces != 0 || (flushes && iter.bi_size == 0),
-            Op::Discard | Op::SecureErase | Op::WriteZeroes => pieces == 0 && iter.bi_size != 0,
-            Op::Flush | Op::Other => return Err(kernel_ext::errno::EOPNOTSUPP),
+        let complete = match self.op {
+            Op::Read => self.has_data,
+            Op::Write | Op::Flush => self.has_data || is_empty_flush,
+            Op::Discard | Op::SecureErase | Op::WriteZeroes => {
+                !self.has_data && self.len_bytes != 0
+            }
+            Op::Other => return Err(kernel_ext::errno::EOPNOTSUPP),
         };
-        if !complete || !device.is_aligned(iter.bi_sector, iter.bi_size) {
+        if !complete || !device.is_aligned(self.sector, self.len_bytes) {
             return Err(EINVAL);
         }
         Ok(())
