@@ -222,44 +222,46 @@ const INLINE_BYTES: usize = 64;
 /// The bytes of one load or store.
 const WORD_BYTES: usize = mem::size_of::<u64>();
 
-/// Reads eight bytes from any address, once.
+/// Reads eight bytes at `AT` from any address, once.
 ///
 /// # Safety
 ///
-/// The caller must ensure that eight bytes at `source` are readable.
+/// The caller must ensure that eight bytes at `source + AT` are readable.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn load(source: *const u8) -> u64 {
+unsafe fn load<const AT: usize>(source: *const u8) -> u64 {
     let word: u64;
     // SAFETY: By the function requirements, the bytes are readable. This is assembly as another CPU
     // or a device may write the bytes, and as the compiler moves an unaligned volatile read through
     // the stack.
     unsafe {
         core::arch::asm!(
-            "mov {word}, qword ptr [{source}]",
+            "mov {word}, qword ptr [{source} + {at}]",
             word = out(reg) word,
             source = in(reg) source,
+            at = const AT,
             options(readonly, nostack, preserves_flags),
         );
     }
     word
 }
 
-/// Writes eight bytes to any address, once.
+/// Writes eight bytes at `AT` to any address, once.
 ///
 /// # Safety
 ///
-/// The caller must ensure that eight bytes at `target` are writable.
+/// The caller must ensure that eight bytes at `target + AT` are writable.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-unsafe fn store(target: *mut u8, word: u64) {
+unsafe fn store<const AT: usize>(target: *mut u8, word: u64) {
     // SAFETY: By the function requirements, the bytes are writable. This is assembly for the
     // reasons in `load`.
     unsafe {
         core::arch::asm!(
-            "mov qword ptr [{target}], {word}",
+            "mov qword ptr [{target} + {at}], {word}",
             target = in(reg) target,
             word = in(reg) word,
+            at = const AT,
             options(nostack, preserves_flags),
         );
     }
@@ -271,28 +273,28 @@ unsafe fn store(target: *mut u8, word: u64) {
 #[repr(C, packed)]
 struct Word(u64);
 
-/// Reads eight bytes from any address.
+/// Reads eight bytes at `AT` from any address.
 ///
 /// # Safety
 ///
-/// The caller must ensure that eight bytes at `source` are readable.
+/// The caller must ensure that eight bytes at `source + AT` are readable.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-unsafe fn load(source: *const u8) -> u64 {
+unsafe fn load<const AT: usize>(source: *const u8) -> u64 {
     // SAFETY: By the function requirements, the bytes are readable; a `Word` needs no alignment.
-    unsafe { source.cast::<Word>().read_volatile() }.0
+    unsafe { source.add(AT).cast::<Word>().read_volatile() }.0
 }
 
-/// Writes eight bytes to any address.
+/// Writes eight bytes at `AT` to any address.
 ///
 /// # Safety
 ///
-/// The caller must ensure that eight bytes at `target` are writable.
+/// The caller must ensure that eight bytes at `target + AT` are writable.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-unsafe fn store(target: *mut u8, word: u64) {
+unsafe fn store<const AT: usize>(target: *mut u8, word: u64) {
     // SAFETY: By the function requirements, the bytes are writable; a `Word` needs no alignment.
-    unsafe { target.cast::<Word>().write_volatile(Word(word)) };
+    unsafe { target.add(AT).cast::<Word>().write_volatile(Word(word)) };
 }
 
 /// A copy out of a block: the source may change meanwhile.
@@ -316,20 +318,18 @@ unsafe fn copy<const DIRECTION: bool>(target: *mut u8, source: *const u8, len: u
         unsafe { bindings::__memcpy(target.cast(), source.cast(), len) };
         return;
     }
-    let words = len & !(WORD_BYTES - 1);
-    let mut at = 0;
-    while at < words {
-        // SAFETY: Eight bytes from `at` on lie within `len`.
-        unsafe {
-            let (target, source) = (target.add(at), source.add(at));
-            if DIRECTION == OUT {
-                target.cast::<u64>().write_unaligned(load(source));
-            } else {
-                store(target, source.cast::<u64>().read_unaligned());
-            }
-        }
-        at = at.wrapping_add(WORD_BYTES);
+    // SAFETY: By the function requirements.
+    unsafe {
+        copy_word::<DIRECTION, 0>(target, source, len);
+        copy_word::<DIRECTION, 8>(target, source, len);
+        copy_word::<DIRECTION, 16>(target, source, len);
+        copy_word::<DIRECTION, 24>(target, source, len);
+        copy_word::<DIRECTION, 32>(target, source, len);
+        copy_word::<DIRECTION, 40>(target, source, len);
+        copy_word::<DIRECTION, 48>(target, source, len);
+        copy_word::<DIRECTION, 56>(target, source, len);
     }
+    let mut at = len & !(WORD_BYTES - 1);
     while at < len {
         // SAFETY: `at` is less than `len`.
         unsafe {
@@ -338,5 +338,31 @@ unsafe fn copy<const DIRECTION: bool>(target: *mut u8, source: *const u8, len: u
                 .write_volatile(source.add(at).read_volatile())
         };
         at = at.wrapping_add(1);
+    }
+}
+
+/// Copies the eight bytes at `AT` if they lie within `len`.
+///
+/// # Safety
+///
+/// Those of [`copy`].
+#[inline(always)]
+unsafe fn copy_word<const DIRECTION: bool, const AT: usize>(
+    target: *mut u8,
+    source: *const u8,
+    len: usize,
+) {
+    if len < AT + WORD_BYTES {
+        return;
+    }
+    // SAFETY: By the function requirements, as the bytes lie within `len`.
+    unsafe {
+        if DIRECTION == OUT {
+            let word = load::<AT>(source);
+            target.add(AT).cast::<u64>().write_unaligned(word);
+        } else {
+            let word = source.add(AT).cast::<u64>().read_unaligned();
+            store::<AT>(target, word);
+        }
     }
 }

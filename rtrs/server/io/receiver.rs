@@ -153,7 +153,7 @@ impl Receiver {
 
     /// Continues with a request whose chunk is free on all other paths.
     #[inline(always)]
-    pub(crate) fn admit(&self, qp: &Qp<Self>, context: KBox<RequestContext>) {
+    pub(crate) fn admit(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>) {
         match context.head() {
             Some(head) => self.validate(qp, context, &head),
             None => self.validate_short(qp, context),
@@ -162,7 +162,7 @@ impl Receiver {
 
     /// Does what [`Self::validate`] does for a request whose head is near its chunk's end.
     #[cold]
-    fn validate_short(&self, qp: &Qp<Self>, context: KBox<RequestContext>) {
+    fn validate_short(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>) {
         let mut bytes = [0; HEAD_MAX];
         match context.short_head(self.path.geometry.chunk_size(), &mut bytes) {
             Ok(head) => self.validate(qp, context, head),

@@ -134,28 +134,38 @@ impl RequestContext {
         )?)
     }
 
-    /// Copies the request's head out of the chunk, once; `None` if it is near the chunk's end,
-    /// where [`Self::short_head`] copies it.
+    /// Copies the request's head out of the chunk, once, and the user message in front of it, if
+    /// that has its usual length; `None` if the head is near an end of the chunk, where
+    /// [`Self::short_head`] copies both.
     #[inline(always)]
-    pub(crate) fn head(&self) -> Option<[u8; HEAD_MAX]> {
-        let mut bytes = [0; HEAD_MAX];
-        let head = self.mapping.for_cpu(self.offset, HEAD_MAX as u32);
+    pub(crate) fn head(&mut self) -> Option<[u8; HEAD_MAX]> {
+        let mut bytes = [0; USER_USUAL + HEAD_MAX];
+        let start = self.offset.checked_sub(USER_USUAL as u32)?;
+        let message = self.mapping.for_cpu(start, bytes.len() as u32);
         // A copy of constant length is a few moves.
-        head.copy_out(&mut bytes).ok()?;
-        Some(bytes)
+        message.copy_out(&mut bytes).ok()?;
+        let (user, head) = bytes.split_first_chunk()?;
+        self.user = *user;
+        head.first_chunk().copied()
     }
 
-    /// Copies the part of the head that is in the chunk into `bytes`, once.
+    /// Copies the part of the head that is in the chunk into `bytes`, once, and the user message as
+    /// [`Self::head`] does.
     ///
     /// `chunk_size` is the session's; the offset is below it.
     #[cold]
     pub(crate) fn short_head<'a>(
-        &self,
+        &mut self,
         chunk_size: u32,
         bytes: &'a mut [u8; HEAD_MAX],
     ) -> Result<&'a [u8], Malformed> {
         let len = request::head_len(self.offset, chunk_size);
         let head = bytes.get_mut(..len).ok_or(Malformed::Truncated)?;
+        if let Some(start) = self.offset.checked_sub(USER_USUAL as u32) {
+            let user = self.mapping.for_cpu(start, USER_USUAL as u32);
+            user.copy_out(&mut self.user)
+                .map_err(|_| Malformed::Truncated)?;
+        }
         self.mapping
             .for_cpu(self.offset, len as u32)
             .copy_out(head)
@@ -190,8 +200,8 @@ impl RequestContext {
         Ok(chunk_use)
     }
 
-    /// Begins to serve the parsed request: syncs the data of a write, and the user message, for the
-    /// CPU, and copies the message out of the chunk, and the data if the policy wants that, once.
+    /// Begins to serve the parsed request: syncs the data of a write for the CPU, and copies it out
+    /// of the chunk, once, if the policy wants that, and a user message that is not yet.
     ///
     /// May sleep for memory, but only for a message that is longer than a read's or write's.
     #[inline(always)]
@@ -205,10 +215,8 @@ impl RequestContext {
                 data.copy_to_block(self.copy.as_ref().ok_or(EIO)?)?;
             }
         }
-        // A copy of constant length is a few moves. The bytes behind a shorter message, the head,
-        // do no harm here.
-        let usual = self.mapping.for_cpu(start, USER_USUAL as u32);
-        if len <= USER_USUAL as u32 && usual.copy_out(&mut self.user).is_ok() {
+        if len == USER_USUAL as u32 {
+            // Copied with the head.
             return Ok(());
         }
         self.begin_unusual(start, len)
