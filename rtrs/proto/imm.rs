@@ -49,22 +49,13 @@ impl Response {
         }
     }
 
-    /// Decodes an immediate that ends a request; returns `None` for any other, which
-    /// [`Imm::decode`] decodes. Nearly all immediates of a client end a request, so it calls this
-    /// first.
+    /// Returns the id in an immediate that says that a request has succeeded, below 2^19. Of any
+    /// other, which [`Imm::decode`] decodes, it returns a number above. Nearly all immediates that
+    /// a client gets are of that kind, so one comparison tells that, and that there is such a
+    /// request.
     #[inline(always)]
-    pub const fn decode(raw: u32) -> Option<Self> {
-        let kind = raw >> IMM_PAYLOAD_BITS;
-        if kind != RESPONSE && kind != RESPONSE_INVALIDATED {
-            return None;
-        }
-        let payload = raw & PAYLOAD_MASK;
-        Some(Self {
-            msg_id: payload & MSG_ID_MASK,
-            // CAST: The value has 9 bits.
-            errno: (payload >> MSG_ID_BITS) as u16,
-            invalidated: kind == RESPONSE_INVALIDATED,
-        })
+    pub const fn succeeded(raw: u32) -> u32 {
+        raw ^ (RESPONSE << IMM_PAYLOAD_BITS)
     }
 }
 
@@ -117,20 +108,33 @@ impl Imm {
         }
     }
 
+    /// Returns the payload of a request's immediate; `None` for any other, which [`Imm::decode`]
+    /// decodes. Nearly all immediates that a server gets are requests, so it calls this first.
+    #[inline(always)]
+    pub const fn request(raw: u32) -> Option<u32> {
+        if raw >> IMM_PAYLOAD_BITS == REQUEST {
+            Some(raw & PAYLOAD_MASK)
+        } else {
+            None
+        }
+    }
+
     /// Decodes an immediate of a peer. The payload of a heartbeat is ignored, as in the C driver.
     #[inline]
     pub const fn decode(raw: u32) -> Result<Self, UnknownImm> {
-        if let Some(response) = Response::decode(raw) {
-            return Ok(Imm::Response(response));
-        }
+        let payload = raw & PAYLOAD_MASK;
         match raw >> IMM_PAYLOAD_BITS {
-            REQUEST => Ok(Imm::Request {
-                payload: raw & PAYLOAD_MASK,
-            }),
+            REQUEST => Ok(Imm::Request { payload }),
+            kind @ (RESPONSE | RESPONSE_INVALIDATED) => Ok(Imm::Response(Response {
+                msg_id: payload & MSG_ID_MASK,
+                // CAST: The value has 9 bits.
+                errno: (payload >> MSG_ID_BITS) as u16,
+                invalidated: kind == RESPONSE_INVALIDATED,
+            })),
             HEARTBEAT => Ok(Imm::Heartbeat),
             HEARTBEAT_ACK => Ok(Imm::HeartbeatAck),
-            FENCE => Ok(Imm::Fence(raw & PAYLOAD_MASK)),
-            FENCED => Ok(Imm::Fenced(raw & PAYLOAD_MASK)),
+            FENCE => Ok(Imm::Fence(payload)),
+            FENCED => Ok(Imm::Fenced(payload)),
             _ => Err(UnknownImm(raw)),
         }
     }

@@ -15,12 +15,9 @@ use kernel_ext::sync::Held;
 use rdma::{Opcode, Qp, SendFlags, Success, WrBuffer};
 use rtrs_core::{
     errno,
-    proto::{
-        imm::Response,
-        request::{
-            parse_rkey,
-            RkeyError, //
-        },
+    proto::request::{
+        parse_rkey,
+        RkeyError, //
     },
 };
 
@@ -47,7 +44,8 @@ use crate::client::{
 };
 
 impl ConnectionContext {
-    /// Handles a response, which came as a message in receive `n` or as a write.
+    /// Handles the response to request `id`, which came as a message in receive `n` or as a write,
+    /// with its error number, and whether the server has invalidated our key.
     #[inline(always)]
     pub(crate) fn answered(
         &self,
@@ -55,15 +53,10 @@ impl ConnectionContext {
         live: &Live,
         n: u32,
         wc: &Success,
-        response: Response,
+        (entry, id): (&Entry, u16),
+        (errno, invalidated): (u16, bool),
     ) {
         let requests = &*live.requests;
-        // There is an entry for each chunk of the session.
-        let Some(entry) = requests.entries.get(response.msg_id as usize) else {
-            return self.fail(PathError::MessageId(response.msg_id));
-        };
-        // CAST: there are at most 65535 entries.
-        let id = response.msg_id as u16;
         let Some((mut held, sent)) = entry.claim_signaled() else {
             return self.fail(PathError::NotInFlight(id));
         };
@@ -82,11 +75,11 @@ impl ConnectionContext {
             }
         }
 
-        let result = match response.errno {
+        let result = match errno {
             0 => Ok(()),
             errno => failed(errno),
         };
-        let invalidated = response.invalidated
+        let invalidated = invalidated
             && held.is_asked
             && self
                 .invalidations

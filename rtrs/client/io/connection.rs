@@ -317,10 +317,22 @@ impl ConnectionContext {
         }
     }
 
-    /// Handles a message that is not a response.
-    #[cold]
-    fn other(&self, qp: &Qp<Self>, live: &Live, imm: u32, written: bool) {
+    /// Handles a message that does not say that a request has succeeded, or not alone.
+    #[inline(never)]
+    fn unusual(&self, qp: &Qp<Self>, live: &Live, n: u32, wc: &Success, imm: u32) {
+        let written = wc.opcode() == Opcode::ReceiveRdmaWithImm;
         match Imm::decode(imm) {
+            Ok(Imm::Response(response)) => {
+                let outcome = (response.errno, response.invalidated);
+                // There is an entry for each chunk of the session.
+                match live.requests.entries.get(response.msg_id as usize) {
+                    // CAST: as above.
+                    Some(entry) => {
+                        self.answered(qp, live, n, wc, (entry, response.msg_id as u16), outcome)
+                    }
+                    None => self.fail(PathError::MessageId(response.msg_id)),
+                }
+            }
             Err(e) => self.fail(PathError::Immediate(e.0)),
             Ok(Imm::Heartbeat | Imm::HeartbeatAck) if self.cid != 0 || !written => {
                 self.fail(PathError::StrayHeartbeat);
@@ -338,7 +350,7 @@ impl ConnectionContext {
                     self.fail(PathError::Immediate(imm));
                 }
             }
-            Ok(Imm::Request { .. } | Imm::Response(_) | Imm::Fence(_)) => {
+            Ok(Imm::Request { .. } | Imm::Fence(_)) => {
                 self.fail(PathError::Immediate(imm));
             }
         }
@@ -415,12 +427,13 @@ impl QpHandler for ConnectionContext {
         context.path.stats.count_completion(context.cpu);
         context.path.liveness.heard();
         if let Some(imm) = success.imm() {
-            match Response::decode(imm) {
-                Some(response) => context.answered(qp, live, tag, success, response),
-                None => {
-                    let written = success.opcode() == Opcode::ReceiveRdmaWithImm;
-                    context.other(qp, live, imm, written);
+            let id = Response::succeeded(imm);
+            match live.requests.entries.get(id as usize) {
+                // CAST: there are at most 65535 entries.
+                Some(entry) => {
+                    context.answered(qp, live, tag, success, (entry, id as u16), (0, false))
                 }
+                None => context.unusual(qp, live, tag, success, imm),
             }
         } else if let Some(key) = success.invalidated_key() {
             context.invalidations.came(key);

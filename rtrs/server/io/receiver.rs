@@ -103,9 +103,9 @@ impl Receiver {
         if let Err(e) = posted {
             return self.path.fail(PathError::Post("receive", e));
         }
-        match Imm::decode(imm) {
-            Ok(Imm::Request { payload }) => self.request(qp, payload),
-            _ => self.other(qp, imm),
+        match Imm::request(imm) {
+            Some(payload) => self.request(qp, payload),
+            None => self.other(qp, imm),
         }
     }
 
