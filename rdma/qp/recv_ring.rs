@@ -36,8 +36,10 @@ pub struct RecvRing {
     table: *const sys::ib_cqe,
     batch: u32,
     count: u32,
-    /// Index in `requests` of the receive that is used next.
-    next: AtomicU32,
+    /// Index in `requests` of the batch that is in use.
+    used: AtomicU32,
+    /// Receives of it that are left.
+    left: AtomicU32,
 }
 
 // SAFETY: The pointers refer to memory that the object owns, and to entries that are only compared.
@@ -71,7 +73,8 @@ impl RecvRing {
             table: qp.entry(0).ok_or(EINVAL)?,
             batch,
             count,
-            next: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+            left: AtomicU32::new(batch),
         };
         for n in 0..made {
             this.add(qp, n, len)?;
@@ -120,7 +123,8 @@ impl RecvRing {
     /// `EINVAL` if `qp` is not the queue pair of the ring, and those of a post; some receives may
     /// be posted then.
     pub fn post<H: QpHandler>(&self, qp: &Qp<H>) -> Result {
-        self.next.store(0, Ordering::Relaxed);
+        self.used.store(0, Ordering::Relaxed);
+        self.left.store(self.batch, Ordering::Relaxed);
         let mut posted = 0;
         while posted < self.count {
             let index = posted.checked_rem(self.requests.len() as u32);
@@ -140,22 +144,25 @@ impl RecvRing {
     /// As for [`post`](Self::post); the batch is not posted again then.
     #[inline(always)]
     pub fn consumed<H: QpHandler>(&self, qp: &Qp<H>) -> Result<bool> {
-        let next = self.next.load(Ordering::Relaxed).wrapping_add(1);
-        self.next.store(next, Ordering::Relaxed);
-        // The remainder of a division by a power of two.
-        if next & self.batch.wrapping_sub(1) != 0 {
+        let left = self.left.load(Ordering::Relaxed).wrapping_sub(1);
+        self.left.store(left, Ordering::Relaxed);
+        if left != 0 {
             return Ok(false);
         }
-        self.batch_used(qp, next)?;
+        self.batch_used(qp)?;
         Ok(true)
     }
 
     #[inline(never)]
-    fn batch_used<H: QpHandler>(&self, qp: &Qp<H>, next: u32) -> Result {
-        if next as usize >= self.requests.len() {
-            self.next.store(0, Ordering::Relaxed);
-        }
-        self.post_batch(qp, next.wrapping_sub(self.batch))
+    fn batch_used<H: QpHandler>(&self, qp: &Qp<H>) -> Result {
+        let index = self.used.load(Ordering::Relaxed);
+        // A whole number of batches.
+        let next = index.wrapping_add(self.batch);
+        let is_last = next as usize >= self.requests.len();
+        self.used
+            .store(if is_last { 0 } else { next }, Ordering::Relaxed);
+        self.left.store(self.batch, Ordering::Relaxed);
+        self.post_batch(qp, index)
     }
 
     /// Posts the batch that begins at `index`.
