@@ -76,6 +76,7 @@ use rtrs_core::proto::{
 };
 
 use crate::client::{
+    io::transfer::IoQueue,
     module::ModuleState,
     path::error::PathError,
     session::{
@@ -133,8 +134,8 @@ pub struct Session {
     cpus: u32,
     poll_queues: u32,
     pub(crate) module: Arc<ModuleState>,
-    /// Chunks of the session; 0 before the first accept.
-    depth: AtomicU32,
+    /// A [`Partition`] of the session's chunks: of 0 before the first accept.
+    partition: AtomicU32,
     #[pin]
     agreed: Mutex<Agreed>,
     /// Senders read it under RCU.
@@ -244,7 +245,7 @@ impl Session {
                 cpus,
                 poll_queues: param.poll_queues,
                 module,
-                depth: AtomicU32::new(0),
+                partition: AtomicU32::new(Partition::new(0).to_word()),
                 agreed <- new_mutex!(Agreed {
                     agreement: Agreement::Nothing,
                     refusal: None,
@@ -329,14 +330,13 @@ impl Session {
 
     /// Returns the number of chunks that the server keeps for the session.
     pub fn queue_depth(&self) -> u16 {
-        // CAST: came from a u16.
-        self.depth.load(Ordering::Relaxed) as u16
+        self.partition().queue_depth()
     }
 
     /// Returns how the chunks are divided between IO and admin messages.
     #[inline]
     pub(crate) fn partition(&self) -> Partition {
-        Partition::new(self.queue_depth())
+        Partition::from_word(self.partition.load(Ordering::Relaxed))
     }
 
     /// Returns the chunk id of the IO with this tag; `None` if there are not that many.
@@ -398,6 +398,19 @@ impl Session {
         (self.cpus + self.poll_queues) as u16 + 1
     }
 
+    /// Returns the number of the connection of a queue; of one that is not there, if there is no
+    /// such poll queue.
+    #[inline(always)]
+    pub(crate) fn cid_of(&self, io_queue: IoQueue) -> usize {
+        let queue = match io_queue {
+            IoQueue::Cpu(cpu) if cpu < self.cpus => cpu,
+            IoQueue::Cpu(cpu) => cpu.checked_rem(self.cpus).unwrap_or(0),
+            IoQueue::Poll(queue) => self.cpus.saturating_add(queue),
+        };
+        // The first one is that for admin messages. A number of 32 bits.
+        (queue as usize).wrapping_add(1)
+    }
+
     /// Returns the CPU that a connection serves; the first two serve the first CPU.
     pub(crate) fn cpu_of(&self, cid: u16) -> u32 {
         let io = u32::from(cid).saturating_sub(1);
@@ -437,8 +450,8 @@ impl Session {
                 .map_err(|e| PathError::Resource("state of the chunks", e))?;
         }
         agreed.agreement = next;
-        self.depth
-            .store(grant.queue_depth.into(), Ordering::Relaxed);
+        let partition = Partition::new(grant.queue_depth);
+        self.partition.store(partition.to_word(), Ordering::Relaxed);
         Ok(())
     }
 

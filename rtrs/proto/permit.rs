@@ -38,6 +38,27 @@ impl Partition {
         }
     }
 
+    /// Converts a stored number to the partition.
+    #[inline(always)]
+    pub const fn from_word(word: u32) -> Self {
+        Self {
+            // CAST: the two halves.
+            queue_depth: (word >> 16) as u16,
+            admin: word as u16,
+        }
+    }
+
+    /// Returns the number.
+    pub const fn to_word(self) -> u32 {
+        (self.queue_depth as u32) << 16 | self.admin as u32
+    }
+
+    /// Returns the number of ids.
+    #[inline(always)]
+    pub const fn queue_depth(&self) -> u16 {
+        self.queue_depth
+    }
+
     /// Returns whether admin messages and IO share the only id of a session of one chunk. The
     /// caller then waits for it.
     #[inline]
@@ -86,11 +107,12 @@ impl Partition {
     }
 
     /// Returns the id of the `tag`th IO, or `None` if there are not that many.
-    #[inline]
+    #[inline(always)]
     pub const fn io_id(&self, tag: u32) -> Option<u16> {
-        if tag < self.io_depth() as u32 {
-            // CAST: Tag and sum are below queue_depth, a u16.
-            Some(self.admin.wrapping_add(tag as u16))
+        let id = tag.saturating_add(self.admin as u32);
+        if id < self.queue_depth as u32 {
+            // CAST: below queue_depth, a u16.
+            Some(id as u16)
         } else {
             None
         }

@@ -189,8 +189,7 @@ pub(crate) fn connect(
             return Err(done.err().unwrap_or(PathError::Disconnected));
         }
     };
-    let cpu_connections = path.session.cpu_connections();
-    Connections::new(connections, cpu_connections, requests, place).map_err(resource("transport"))
+    Connections::new(connections, requests, place).map_err(resource("transport"))
 }
 
 impl<'a> Attempt<'a> {

@@ -25,8 +25,7 @@ use rtrs_core::proto::{
 use crate::client::io::{
     connection::ConnectionContext,
     postponed::Aside,
-    table::RequestTable,
-    transfer::IoQueue, //
+    table::RequestTable, //
 };
 
 /// One connection: identifier, queue pair and completion queue.
@@ -53,13 +52,15 @@ fn drain(list: &[Connection]) -> Result {
     Qp::close_all(list.iter().map(|connection| &*connection.qp))
 }
 
+/// The number of the connection for admin messages.
+pub(crate) const ADMIN: usize = 0;
+
 /// The connections of a connected path. Senders read it under RCU; the path's teardown withdraws
 /// it and shuts it down.
 pub(crate) struct Connections {
     /// The connections by number: the admin connection, those of the CPUs, those of the poll
     /// queues.
     list: KVec<Connection>,
-    cpu_connections: u32,
     pub(crate) requests: Arc<RequestTable>,
     /// The session at the server that they have reached.
     pub(crate) place: Place,
@@ -68,13 +69,11 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(
         list: KVec<Connection>,
-        cpu_connections: u32,
         requests: Arc<RequestTable>,
         place: Place,
     ) -> Result<Arc<Self>> {
         let connections = Self {
             list,
-            cpu_connections,
             requests,
             place,
         };
@@ -87,15 +86,11 @@ impl Connections {
         self.list.first()
     }
 
-    /// Returns the connection of a queue; `None` if there is no such poll queue.
-    #[inline]
-    pub(crate) fn connection(&self, io_queue: IoQueue) -> Option<&Connection> {
-        let number = match io_queue {
-            IoQueue::Cpu(cpu) if cpu < self.cpu_connections => cpu,
-            IoQueue::Cpu(cpu) => cpu.checked_rem(self.cpu_connections)?,
-            IoQueue::Poll(queue) => self.cpu_connections.checked_add(queue)?,
-        };
-        self.list.get(number as usize + 1)
+    /// Returns the connection of this number, [`ADMIN`] or
+    /// [that of a queue](crate::client::session::Session::cid_of); `None` if there is none.
+    #[inline(always)]
+    pub(crate) fn connection(&self, cid: usize) -> Option<&Connection> {
+        self.list.get(cid)
     }
 
     /// Returns the name of this life at a server that knows the fence message.

@@ -29,7 +29,6 @@ use crate::client::{
         },
         transfer::{
             AnyTransfer,
-            IoQueue,
             Outbound, //
         }, //
     },
@@ -131,7 +130,7 @@ impl Session {
     /// Sends a request again on another path if there `are_others`, or requeues it to the upper
     /// layer.
     pub(crate) fn resend(&self, mut unanswered: UnansweredRequest, are_others: bool) {
-        let io_queue = self.io_queue_of(unanswered.cid);
+        let cid = usize::from(unanswered.cid);
         let message = unanswered
             .message
             .get(..usize::from(unanswered.message_len));
@@ -149,7 +148,7 @@ impl Session {
             self.send_on_one_of::<WRITE, _>(
                 &paths.0,
                 &guard,
-                io_queue,
+                cid,
                 unanswered.id,
                 message,
                 resent,
@@ -159,7 +158,7 @@ impl Session {
             self.send_on_one_of::<READ, _>(
                 &paths.0,
                 &guard,
-                io_queue,
+                cid,
                 unanswered.id,
                 message,
                 resent,
@@ -169,15 +168,6 @@ impl Session {
         if let Err(back) = sent {
             self.give_back(unanswered.id, back.transfer, unanswered.ticket);
         }
-    }
-
-    /// Returns the queue that connection `cid` serves; `None` for admin messages.
-    fn io_queue_of(&self, cid: u16) -> Option<IoQueue> {
-        let io = u32::from(cid).checked_sub(1)?;
-        Some(match io.checked_sub(self.cpu_connections()) {
-            None => IoQueue::Cpu(io),
-            Some(queue) => IoQueue::Poll(queue),
-        })
     }
 
     /// Handles the timeout of the request with this tag: fails the path that it is on, so that it

@@ -36,17 +36,20 @@ use crate::client::{
             Transfer, //
         }, //
     },
-    path::Path,
+    path::{
+        connections::ADMIN,
+        Path, //
+    },
     session::Session, //
 };
 
 impl Path {
-    /// Sends a request on this path; `None` is the queue of admin messages.
+    /// Sends a request on connection `cid` of this path.
     #[inline(always)]
     fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
         guard: &rcu::Guard,
-        io_queue: Option<IoQueue>,
+        cid: usize,
         id: u16,
         message: &[u8],
         attempt: Attempt,
@@ -55,11 +58,7 @@ impl Path {
         let Some(connections) = self.connections.read(guard) else {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
-        let connection = match io_queue {
-            Some(io_queue) => connections.connection(io_queue),
-            None => connections.admin(),
-        };
-        let Some(to) = connection else {
+        let Some(to) = connections.connection(cid) else {
             return Err(Rejected::new(EINVAL, transfer));
         };
         to.send::<IS_WRITE, T>(
@@ -99,17 +98,17 @@ impl Session {
         message: &[u8],
         transfer: T,
     ) -> Result<(), Rejected<T>> {
-        let io_queue = Some(io_queue);
+        let cid = self.cid_of(io_queue);
         let transfer = Known(transfer);
         let Some(id) = self.io_id(tag) else {
             return Err(Rejected::new(EINVAL, transfer.0));
         };
         if !self.quarantine.is_idle() {
-            return self.submit_carefully(id, io_queue, direction, message, transfer.0);
+            return self.submit_carefully(id, cid, direction, message, transfer.0);
         }
         let sent = match direction {
-            Direction::Read => self.send_on_any_path::<READ, _>(io_queue, id, message, transfer),
-            Direction::Write => self.send_on_any_path::<WRITE, _>(io_queue, id, message, transfer),
+            Direction::Read => self.send_on_any_path::<READ, _>(cid, id, message, transfer),
+            Direction::Write => self.send_on_any_path::<WRITE, _>(cid, id, message, transfer),
         };
         sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
     }
@@ -122,7 +121,7 @@ impl Session {
     fn submit_carefully<T: Transfer>(
         &self,
         id: u16,
-        io_queue: Option<IoQueue>,
+        cid: usize,
         direction: Direction,
         message: &[u8],
         transfer: T,
@@ -152,11 +151,10 @@ impl Session {
         let guard = rcu::read_lock();
         let sent = match (self.paths.read(&guard), direction) {
             (None, _) => Err(Rejected::new(errno::ECONNABORTED, transfer)),
-            (Some(paths), Direction::Read) => self.send_on_one_of::<READ, _>(
-                &paths.0, &guard, io_queue, chunk, message, resent, transfer,
-            ),
+            (Some(paths), Direction::Read) => self
+                .send_on_one_of::<READ, _>(&paths.0, &guard, cid, chunk, message, resent, transfer),
             (Some(paths), Direction::Write) => self.send_on_one_of::<WRITE, _>(
-                &paths.0, &guard, io_queue, chunk, message, resent, transfer,
+                &paths.0, &guard, cid, chunk, message, resent, transfer,
             ),
         };
         sent.map_err(|back| {
@@ -176,16 +174,16 @@ impl Session {
         transfer: AnyTransfer,
     ) -> Result<(), Rejected<AnyTransfer>> {
         match direction {
-            Direction::Read => self.send_on_any_path::<READ, _>(None, id, message, transfer),
-            Direction::Write => self.send_on_any_path::<WRITE, _>(None, id, message, transfer),
+            Direction::Read => self.send_on_any_path::<READ, _>(ADMIN, id, message, transfer),
+            Direction::Write => self.send_on_any_path::<WRITE, _>(ADMIN, id, message, transfer),
         }
     }
 
-    /// Sends a request on the path that the policy chooses; `None` is the queue of admin messages.
+    /// Sends a request on the path that the policy chooses, by its connection `cid`.
     #[inline(always)]
     fn send_on_any_path<const IS_WRITE: bool, T: Outbound>(
         &self,
-        io_queue: Option<IoQueue>,
+        cid: usize,
         id: u16,
         message: &[u8],
         transfer: T,
@@ -195,13 +193,11 @@ impl Session {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
         match paths.0.as_slice() {
-            [path] => {
-                path.send::<IS_WRITE, T>(&guard, io_queue, id, message, Attempt::FIRST, transfer)
-            }
+            [path] => path.send::<IS_WRITE, T>(&guard, cid, id, message, Attempt::FIRST, transfer),
             paths => self.send_on_one_of::<IS_WRITE, T>(
                 paths,
                 &guard,
-                io_queue,
+                cid,
                 id,
                 message,
                 Resent::NEVER,
@@ -218,7 +214,7 @@ impl Session {
         &self,
         paths: &[Arc<Path>],
         guard: &rcu::Guard,
-        io_queue: Option<IoQueue>,
+        cid: usize,
         id: u16,
         message: &[u8],
         resent: Resent,
@@ -243,7 +239,7 @@ impl Session {
             };
             tried.insert(chosen);
             last.set((chosen as u64).wrapping_add(1));
-            match path.send::<IS_WRITE, T>(guard, io_queue, id, message, attempt, back.transfer) {
+            match path.send::<IS_WRITE, T>(guard, cid, id, message, attempt, back.transfer) {
                 Err(again) if again.error != EBUSY && again.error != EMSGSIZE => back = again,
                 done => return done,
             }
@@ -254,6 +250,7 @@ impl Session {
     ///
     /// Calls [`Transfer::done`] of requests that have ended. Any context that may not sleep.
     pub fn poll(&self, queue: u32) -> u32 {
+        let cid = self.cid_of(IoQueue::Poll(queue));
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.read(&guard) else {
             return 0;
@@ -261,7 +258,7 @@ impl Session {
         let mut handled = 0u32;
         for path in &paths.0 {
             let connections = path.connections.read(&guard);
-            if let Some(connection) = connections.and_then(|t| t.connection(IoQueue::Poll(queue))) {
+            if let Some(connection) = connections.and_then(|t| t.connection(cid)) {
                 handled = handled.saturating_add(connection.cq.poll(u32::MAX));
             }
         }

@@ -13,6 +13,7 @@ fn every_id_belongs_to_admin_messages_or_to_io_and_none_to_both() {
         let p = Partition::new(depth);
         let (admin, io) = (p.admin_ids(), p.io_ids());
         assert!(!p.is_shared());
+        assert_eq!(Partition::from_word(p.to_word()), p);
         assert_eq!((admin.start, admin.end, io.end), (0, io.start, depth));
         assert_eq!(admin.len(), usize::from((depth / 2).min(8)));
         assert_eq!(io.len(), usize::from(p.io_depth()));
