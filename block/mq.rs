@@ -51,6 +51,7 @@
 //!
 //! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
 
+mod copy;
 mod hw_queue;
 mod integrity;
 mod operations;

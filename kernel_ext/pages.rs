@@ -159,6 +159,32 @@ impl PageBlock {
         Ok(())
     }
 
+    /// Copies `len` bytes from `offset` on to other pages, from byte `start` of the first one on,
+    /// which others may write meanwhile. There is no high memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if the range does not lie in the block.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that `page` and those behind it are allocated, as far as the bytes
+    /// reach, and may be written to.
+    #[inline(always)]
+    pub unsafe fn copy_out_to_page(
+        &self,
+        offset: usize,
+        page: *mut bindings::page,
+        start: usize,
+        len: usize,
+    ) -> Result {
+        // SAFETY: By the function requirements, the page is allocated.
+        let address = unsafe { kernel_ext_sys::kernel_ext_helper_page_address(page) };
+        let target = address.cast::<u8>().wrapping_add(start);
+        // SAFETY: By the function requirements; no reference to the bytes of a page exists.
+        unsafe { self.copy_out_to(offset, target, len) }
+    }
+
     /// Copies `len` bytes of another block, from `offset` on, to the start of this one.
     ///
     /// # Errors

@@ -124,13 +124,12 @@ impl Memory {
         let start = usize::try_from(rq.sector())? * SECTOR;
         let len = rq.len_bytes() as usize;
         rq.map_sg()?;
+        if rq.op() == Op::Read {
+            return rq.copy_in(&self.pages, start);
+        }
         let mut buffer = [0; SECTOR];
         for offset in (0..len).step_by(SECTOR) {
             match rq.op() {
-                Op::Read => {
-                    self.pages.copy_out(start + offset, &mut buffer)?;
-                    rq.sg_mut().copy_in(offset, &buffer)?;
-                }
                 Op::Write => {
                     rq.sg().copy_out(offset, &mut buffer);
                     self.pages.copy_in(start + offset, &buffer)?;

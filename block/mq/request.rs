@@ -253,12 +253,18 @@ impl<T: Operations> Request<T> {
     /// below; 0 for none.
     #[inline]
     pub fn ioprio(&self) -> u16 {
-        let bio = field!(self.bio);
+        let bio = self.first_bio();
         if bio.is_null() {
             return 0;
         }
         // SAFETY: The bios of a request live until it ends, and their priority does not change.
         unsafe { (*bio).bi_ioprio }
+    }
+
+    /// Returns the first bio, or null.
+    #[inline(always)]
+    pub(super) fn first_bio(&self) -> *mut bindings::bio {
+        field!(self.bio)
     }
 
     /// Returns the tag: below [`TagSet::depth`](super::TagSet::depth) and different for all
@@ -308,13 +314,23 @@ impl<T: Operations> Request<T> {
         }
     }
 
+    /// Returns the bytes of data in memory: those of a read or a write, else 0.
+    #[inline(always)]
+    pub fn data_len(&self) -> u32 {
+        if self.op().has_data() {
+            self.len_bytes()
+        } else {
+            0
+        }
+    }
+
     /// Fills the scatter list with the data of a read or a write; the list of another operation
     /// stays empty. Any context, without allocations.
     ///
     /// Returns `EIO` if the request has more segments than the list has entries (impossible with
     /// limits that [`Disk::new`](crate::disk::Disk::new) accepted), `EBUSY` while the list is
     /// mapped for DMA.
-    #[inline]
+    #[inline(always)]
     pub fn map_sg(&mut self) -> Result {
         let op = self.op();
         let segments = field!(self.nr_phys_segments);

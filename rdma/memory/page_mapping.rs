@@ -23,10 +23,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
-    pages::PageBlock,
-    scatterlist::SgList, //
-};
+use kernel_ext::pages::PageBlock;
 
 /// The direction of a DMA mapping (`enum dma_data_direction`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,18 +243,10 @@ impl ForCpu<'_> {
         target.copy_from(source, self.offset as usize, self.length as usize)
     }
 
-    /// Copies the first bytes of the part to all of the memory that `list` describes. Any context.
-    ///
-    /// # Errors
-    ///
-    /// Returns `EINVAL` if the part is shorter, `EPERM` if the memory is not writable.
+    /// Has `copy` copy the part: it gets the pages, and the offset in them.
     #[inline(always)]
-    pub fn copy_to(&self, list: &mut SgList) -> Result {
-        if list.len_bytes() > self.length {
-            return Err(EINVAL);
-        }
-        let block = &self.mapping.memory.block;
-        list.copy_in_pages(block, self.offset as usize)
+    pub fn copy_by(&self, copy: impl FnOnce(&PageBlock, usize) -> Result) -> Result {
+        copy(&self.mapping.memory.block, self.offset as usize)
     }
 }
 

@@ -274,6 +274,10 @@ impl Protected {
 }
 
 impl Transfer for Protected {
+    fn data_len(&self) -> u32 {
+        self.0.sg().len_bytes()
+    }
+
     fn sg(&mut self) -> &mut SgList {
         self.0.sg_mut()
     }

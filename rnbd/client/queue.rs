@@ -17,6 +17,7 @@ use block_ext::{
 use kernel::prelude::*;
 use kernel_ext::{
     errno,
+    pages::PageBlock,
     scatterlist::SgList, //
 };
 use rtrs_client::{
@@ -72,9 +73,27 @@ impl From<InFlight> for Request<Queue> {
 }
 
 impl Transfer for InFlight {
-    #[inline]
+    #[inline(always)]
+    fn data_len(&self) -> u32 {
+        self.0.data_len()
+    }
+
+    #[inline(always)]
+    fn fill_sg(&mut self) -> Result {
+        if !self.0.sg().is_empty() {
+            return Ok(());
+        }
+        self.0.map_sg().map_err(|_| EIO)
+    }
+
+    #[inline(always)]
     fn sg(&mut self) -> &mut SgList {
         self.0.sg_mut()
+    }
+
+    #[inline(always)]
+    fn copy_in(&mut self, pages: &PageBlock, offset: usize) -> Result {
+        self.0.copy_in(pages, offset)
     }
 
     #[inline]
@@ -146,11 +165,6 @@ impl Operations for Queue {
         let Ok(note) = device.cache().send(&rw) else {
             return device.fail_flush(request);
         };
-        if let Err(error) = request.map_sg() {
-            device.log_failed(request.op(), error);
-            end(request, Err(error));
-            return Ok(());
-        }
         let history = request.pdu_mut();
         history.remote_id = remote_id;
         history.note = note;

@@ -16,7 +16,6 @@ use kernel::{
 };
 use kernel_ext::{
     pages::PageBlock,
-    scatterlist::SgList,
     sync::atomic::{
         AtomicBool,
         Ordering::{
@@ -40,6 +39,8 @@ use rtrs_core::{
         read_buffers::ReadBuffers, //
     },
 };
+
+use crate::client::io::transfer::Transfer;
 
 // A block of the layout is one of pages: the addresses of its buffers are made of its length.
 const _: () = assert!(PAGE_SIZE == PAGE_SIZE_MIN as usize);
@@ -67,18 +68,19 @@ impl ReadBuffer {
         self.remote
     }
 
-    /// Copies what the server has written to all of `list`.
+    /// Copies what the server has written to all of the memory of `transfer`.
     ///
     /// # Errors
     ///
-    /// Returns `EINVAL` if it does not fit, `EPERM` if the list is not writable.
+    /// Returns `EINVAL` if it does not fit, and the errors of [`Transfer::copy_in`].
     #[inline(always)]
-    pub(crate) fn copy_to(&self, list: &mut SgList) -> Result {
-        let len = list.len_bytes();
+    pub(crate) fn copy_to(&self, transfer: &mut impl Transfer) -> Result {
+        let len = transfer.data_len();
         if !self.fits(len) {
             return Err(EINVAL);
         }
-        self.mapping.for_cpu(self.offset, len).copy_to(list)
+        let data = self.mapping.for_cpu(self.offset, len);
+        data.copy_by(|pages, offset| transfer.copy_in(pages, offset))
     }
 }
 

@@ -122,24 +122,28 @@ impl Layout {
 /// whose key is new each time. Whether the server is asked to invalidate it depends on what the
 /// connection has shown. A read that fits into its buffer maps nothing.
 #[inline(always)]
-fn map_data<const IS_WRITE: bool>(
+fn map_data<'a, const IS_WRITE: bool>(
     requests: &RequestTable,
     entry: &mut InFlight,
-    list: &mut SgList,
+    (transfer, data_len): (&'a mut impl Outbound, u32),
     context: &ConnectionContext,
-) -> Result<DataMapping> {
+) -> Result<(DataMapping, Option<&'a mut SgList>)> {
+    if data_len == 0 {
+        return Ok((DataMapping::None, None));
+    }
     // The answer to an administrative message may be shorter than its memory, which is zeroed.
     if !IS_WRITE && context.cid != 0 {
         let buffer = entry.buffer.as_ref();
-        if buffer.is_some_and(|buffer| buffer.fits(list.len_bytes())) {
+        if buffer.is_some_and(|buffer| buffer.fits(data_len)) {
             entry.is_asked = false;
-            return Ok(DataMapping::Copied);
+            return Ok((DataMapping::Copied, None));
         }
     }
+    let list = transfer.sg()?;
     let direction = direction::<IS_WRITE>().dma();
     let pieces = sg::map(requests.pd.device(), list, direction)?;
     if IS_WRITE && pieces <= requests.gathered_max() {
-        return Ok(DataMapping::Sges);
+        return Ok((DataMapping::Sges, Some(list)));
     }
     let shown = context.invalidations.shown();
     let mr = &mut entry.mr;
@@ -150,33 +154,31 @@ fn map_data<const IS_WRITE: bool>(
     let (variant, is_asked) = entry.keys.next(mr.key_variant(), shown, || requests.tick());
     mr.update_variant(variant);
     entry.is_asked = is_asked;
-    Ok(if IS_WRITE {
-        DataMapping::FastReg
-    } else {
-        DataMapping::FastRegRead
-    })
+    let data = match IS_WRITE {
+        WRITE => DataMapping::FastReg,
+        READ => DataMapping::FastRegRead,
+    };
+    Ok((data, Some(list)))
 }
 
 /// Lays out a request and maps its data.
 #[inline(always)]
-fn prepare<const IS_WRITE: bool>(
+fn prepare<'a, const IS_WRITE: bool>(
     requests: &RequestTable,
     entry: &mut InFlight,
     message: &[u8],
-    (list, tail): (&mut Option<&mut SgList>, u32),
+    transfer: &'a mut impl Outbound,
     context: &ConnectionContext,
-) -> Result<(Layout, DataMapping)> {
-    let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
+) -> Result<(Layout, DataMapping, Option<&'a mut SgList>)> {
+    let (data_len, tail) = (transfer.data_len(), transfer.tail_len());
     let mut layout = Layout::new::<IS_WRITE>(message, data_len, tail, requests)?;
-    let data = match list {
-        Some(list) if data_len != 0 => map_data::<IS_WRITE>(requests, entry, list, context)?,
-        _ => DataMapping::None,
-    };
+    let transfer = (transfer, data_len);
+    let (data, list) = map_data::<IS_WRITE>(requests, entry, transfer, context)?;
     if !IS_WRITE && !entry.is_asked {
         // A tail does not stay until the client has invalidated the key.
         layout.tail_len = 0;
     }
-    Ok((layout, data))
+    Ok((layout, data, list))
 }
 
 /// Returns the bytes of the tail of a request, of which the upper layer offers so many; 0 if it has
@@ -307,11 +309,8 @@ impl Connection {
             return Err(Rejected::new(EBUSY, transfer));
         };
         let context = self.qp.handler();
-        let tail = transfer.tail_len();
-        let mut list = transfer.sg();
-        let prepared =
-            prepare::<IS_WRITE>(requests, &mut held, message, (&mut list, tail), context);
-        let (layout, data) = match prepared {
+        let prepared = prepare::<IS_WRITE>(requests, &mut held, message, &mut transfer, context);
+        let (layout, data, list) = match prepared {
             Ok(prepared) => prepared,
             Err(e) => return Err(Rejected::new(e, transfer)),
         };

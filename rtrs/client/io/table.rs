@@ -37,10 +37,7 @@ use crate::client::io::{
     },
     read_buffers::ReadBlocks,
     request::InFlight,
-    transfer::{
-        AnyTransfer,
-        Outbound, //
-    },
+    transfer::AnyTransfer, //
 };
 
 /// Bytes of each buffer for user message and head: a request's largest user message is RNBD's open
@@ -282,16 +279,9 @@ impl RequestTable {
     /// gives the memory back.
     #[inline(always)]
     pub(crate) fn end_copied(&self, mut held: Held<'_, InFlight>) {
-        let Some(mut transfer) = self.take_transfer(&mut held) else {
-            return;
-        };
-        let copied = match (&held.buffer, transfer.sg()) {
-            (Some(buffer), Some(list)) => buffer.copy_to(list),
-            _ => Err(EIO),
-        };
-        // The buffer belongs to the next request with this entry.
-        drop(held);
-        transfer.done(None, copied);
+        if let Some(transfer) = self.take_transfer(&mut held) {
+            transfer.copied(held);
+        }
     }
 
     /// Ends a read as [`Self::end`] does; its `tail` has come with the response.

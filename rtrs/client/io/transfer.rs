@@ -8,7 +8,9 @@ use kernel_ext::{
         Erased,
         Kind, //
     },
-    scatterlist::SgList, //
+    pages::PageBlock,
+    scatterlist::SgList,
+    sync::Held, //
 };
 use rdma::{
     sg,
@@ -16,15 +18,36 @@ use rdma::{
 };
 use rtrs_core::proto::quarantine::Ticket;
 
-use crate::client::io::table::RequestTable;
+use crate::client::io::{
+    request::InFlight,
+    table::RequestTable, //
+};
 
 /// The object that a request owns while it is in flight: the memory of its data.
 ///
 /// At most one word, since it is stored type-erased without an allocation (a block layer request,
 /// a box or an `Arc` fits).
 pub trait Transfer: Send + Sized + 'static {
+    /// Returns the bytes of the data, 0 of a request without.
+    fn data_len(&self) -> u32;
+
+    /// Fills the list of [`Self::sg`], unless it is. Not called for a read that is copied.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if there is no room in it.
+    #[inline(always)]
+    fn fill_sg(&mut self) -> Result {
+        Ok(())
+    }
+
     /// Returns the memory, not DMA-mapped; an empty list for a request without data.
     fn sg(&mut self) -> &mut SgList;
+
+    /// Copies from byte `offset` of `pages` on to all of the memory, which is that of a read.
+    fn copy_in(&mut self, pages: &PageBlock, offset: usize) -> Result {
+        self.sg().copy_in_pages(pages, offset)
+    }
 
     /// Takes it back, exactly once. `result` is the server's, or `ECONNABORTED` if the path was
     /// lost first. The memory cannot be reached over the wire any more.
@@ -122,7 +145,9 @@ pub(crate) type Mapped<'a> = Option<&'a RequestTable>;
 
 /// The operations of a [`Transfer`] by its type.
 struct Ops {
-    sg: fn(&mut AnyTransfer) -> Option<&mut SgList>,
+    data_len: fn(&mut AnyTransfer) -> u32,
+    sg: fn(&mut AnyTransfer) -> Result<&mut SgList>,
+    copied: fn(AnyTransfer, Held<'_, InFlight>),
     done: fn(AnyTransfer, Mapped<'_>, Result),
     done_with_tail: fn(AnyTransfer, &RequestTable, &[u8]),
     requeue: fn(AnyTransfer, Ticket),
@@ -135,7 +160,21 @@ trait HasKind: Transfer {
 
 impl<T: Transfer> HasKind for T {
     const KIND: &'static Kind<T, Ops> = &Kind::new(Ops {
-        sg: |any| any.0.downcast_mut(T::KIND).map(T::sg),
+        data_len: |any| any.0.downcast_mut(T::KIND).map_or(0, |any| any.data_len()),
+        sg: |any| {
+            let transfer = any.0.downcast_mut(T::KIND).ok_or(EIO)?;
+            transfer.fill_sg()?;
+            Ok(transfer.sg())
+        },
+        copied: |any, held| {
+            if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
+                let buffer = held.buffer.as_ref();
+                let copied = buffer.map_or(Err(EIO), |buffer| buffer.copy_to(&mut transfer));
+                // The buffer belongs to the next request with this entry.
+                drop(held);
+                transfer.done(copied);
+            }
+        },
         done: |any, mapped, result| {
             if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
                 if let Some(requests) = mapped {
@@ -171,6 +210,13 @@ impl AnyTransfer {
         Self(Erased::new(transfer, T::KIND))
     }
 
+    /// Copies the data of a read out of the buffer of the entry that is `held`, releases that, and
+    /// calls [`Transfer::done`].
+    #[inline(always)]
+    pub(crate) fn copied(self, held: Held<'_, InFlight>) {
+        (self.0.ops().copied)(self, held);
+    }
+
     /// Unmaps the memory if it is `mapped`, and calls [`Transfer::done`].
     ///
     /// The memory cannot be reached over the wire any more.
@@ -199,8 +245,11 @@ impl AnyTransfer {
 
 /// A [`Transfer`] that is being sent. Where its type is still known no indirect call is needed.
 pub(crate) trait Outbound: Sized {
-    /// Returns the memory.
-    fn sg(&mut self) -> Option<&mut SgList>;
+    /// Returns what [`Transfer::data_len`] returns.
+    fn data_len(&mut self) -> u32;
+
+    /// Returns the memory, as [`Transfer::sg`] does once the list is filled.
+    fn sg(&mut self) -> Result<&mut SgList>;
 
     /// Returns what [`Transfer::tail_len`] returns; 0 for one that is sent again.
     #[inline(always)]
@@ -213,27 +262,50 @@ pub(crate) trait Outbound: Sized {
 }
 
 /// A [`Transfer`] whose type is known.
-pub(crate) struct Known<T>(pub(crate) T);
+pub(crate) struct Known<T> {
+    pub(crate) transfer: T,
+    data_len: u32,
+}
+
+impl<T: Transfer> Known<T> {
+    #[inline(always)]
+    pub(crate) fn new(transfer: T) -> Self {
+        Self {
+            data_len: transfer.data_len(),
+            transfer,
+        }
+    }
+}
 
 impl<T: Transfer> Outbound for Known<T> {
     #[inline(always)]
-    fn sg(&mut self) -> Option<&mut SgList> {
-        Some(self.0.sg())
+    fn data_len(&mut self) -> u32 {
+        self.data_len
+    }
+
+    #[inline(always)]
+    fn sg(&mut self) -> Result<&mut SgList> {
+        self.transfer.fill_sg()?;
+        Ok(self.transfer.sg())
     }
 
     #[inline(always)]
     fn tail_len(&self) -> u32 {
-        self.0.tail_len()
+        self.transfer.tail_len()
     }
 
     #[inline(always)]
     fn forget_type(self) -> AnyTransfer {
-        AnyTransfer::new(self.0)
+        AnyTransfer::new(self.transfer)
     }
 }
 
 impl Outbound for AnyTransfer {
-    fn sg(&mut self) -> Option<&mut SgList> {
+    fn data_len(&mut self) -> u32 {
+        (self.0.ops().data_len)(self)
+    }
+
+    fn sg(&mut self) -> Result<&mut SgList> {
         (self.0.ops().sg)(self)
     }
 

@@ -64,6 +64,10 @@ struct Message {
 }
 
 impl Transfer for KBox<Message> {
+    fn data_len(&self) -> u32 {
+        self.table.len_bytes()
+    }
+
     fn sg(&mut self) -> &mut SgList {
         &mut self.table
     }

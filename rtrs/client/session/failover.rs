@@ -85,8 +85,10 @@ impl RequestTable {
             let Some(mut transfer) = self.take_transfer(&mut held) else {
                 continue;
             };
-            if let Some(list) = transfer.sg() {
-                sg::unmap(self, list);
+            if held.data.is_mapped() {
+                if let Ok(list) = transfer.sg() {
+                    sg::unmap(self, list);
+                }
             }
             // Before the chunk's tag or id can be free.
             let ticket = quarantine.lost(id, path);

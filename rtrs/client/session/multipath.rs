@@ -99,18 +99,18 @@ impl Session {
         transfer: T,
     ) -> Result<(), Rejected<T>> {
         let cid = self.cid_of(io_queue);
-        let transfer = Known(transfer);
         let Some(id) = self.io_id(tag) else {
-            return Err(Rejected::new(EINVAL, transfer.0));
+            return Err(Rejected::new(EINVAL, transfer));
         };
         if !self.quarantine.is_idle() {
-            return self.submit_carefully(id, cid, direction, message, transfer.0);
+            return self.submit_carefully(id, cid, direction, message, transfer);
         }
+        let transfer = Known::new(transfer);
         let sent = match direction {
             Direction::Read => self.send_on_any_path::<READ, _>(cid, id, message, transfer),
             Direction::Write => self.send_on_any_path::<WRITE, _>(cid, id, message, transfer),
         };
-        sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
+        sent.map_err(|back| Rejected::new(back.error, back.transfer.transfer))
     }
 
     /// Sends a request as [`Self::submit`] does, while chunks of the session are held or requests
@@ -147,7 +147,7 @@ impl Session {
         } else {
             Resent::NEVER
         };
-        let transfer = Known(transfer);
+        let transfer = Known::new(transfer);
         let guard = rcu::read_lock();
         let sent = match (self.paths.read(&guard), direction) {
             (None, _) => Err(Rejected::new(errno::ECONNABORTED, transfer)),
@@ -161,7 +161,7 @@ impl Session {
             if is_again {
                 self.quarantine.given_back(chunk);
             }
-            Rejected::new(back.error, back.transfer.0)
+            Rejected::new(back.error, back.transfer.transfer)
         })
     }
 
