@@ -40,6 +40,10 @@ use crate::client::{
     },
 };
 use crate::proto::{
+    cache::{
+        Note,
+        Owed, //
+    },
     flags::{
         Op,
         Rw,
@@ -134,48 +138,15 @@ impl Operations for Queue {
     fn queue_rq(
         hw: HwQueue<'_, Self>,
         device: &Device,
-        mut request: Request<Self>,
+        request: Request<Self>,
     ) -> Result<(), Rejected<Self>> {
-        let Some(mut rw) = rw_of(&request) else {
-            request.end(Err(errno::EOPNOTSUPP));
-            return Ok(());
-        };
-        if request.flags().contains(Flags::SWAP) {
-            device.note_swap();
-        }
-        // A disconnect invalidates the device's number on the server, so a request for a device
-        // that is not open must not be sent.
-        let remote_id = match device.io_state() {
-            IoState::Open(remote_id) => remote_id,
-            IoState::OpenForceFua(remote_id) => {
-                let Some(forced) = rw.forced() else {
-                    return end_unforced(device, request);
-                };
-                rw = forced;
-                remote_id
+        match (usual(&request), device.io_state()) {
+            (Some(rw), IoState::Open(remote_id)) => {
+                let note = device.cache().get().note_of(&rw);
+                start(hw, device, request, (remote_id, rw, note))
             }
-            IoState::OpenProtected { id, force_fua } => {
-                return protection::send(hw, device, request, rw, (id, force_fua));
-            }
-            IoState::Queueing | IoState::Failing => return device.refuse(request),
-        };
-        if must_wait(device, &request) {
-            return device.wait_for_chunk(request);
+            _ => queue_unusual(hw, device, request),
         }
-        let Ok(note) = device.cache().send(&rw) else {
-            return device.fail_flush(request);
-        };
-        let history = request.pdu_mut();
-        history.remote_id = remote_id;
-        history.note = note;
-        let head = Io::new(
-            remote_id,
-            request.sector(),
-            rw.to_wire(),
-            request.len_bytes(),
-            request.ioprio(),
-        );
-        send(hw, device, rw.op, head.as_bytes(), InFlight(request))
     }
 
     #[inline]
@@ -187,6 +158,83 @@ impl Operations for Queue {
         // CAST: as in `send`.
         device.rtrs().timed_out(tag as u16);
     }
+}
+
+/// Returns operation and flags of a read or write that needs no more than to be sent, if the
+/// device is [`IoState::Open`]; `None` of any other request. If it has to wait for its chunk, RTRS
+/// says so: nothing is done for it before, as it is for a flush.
+#[inline(always)]
+fn usual(request: &Request<Queue>) -> Option<Rw> {
+    let op = match request.op() {
+        block_ext::Op::Read => Op::Read,
+        block_ext::Op::Write => Op::Write,
+        _ => return None,
+    };
+    let flags = RwFlags::SYNC.when(request.is_sync());
+    let unusual = Flags::SWAP | Flags::FUA | Flags::PREFLUSH;
+    (!request.flags().intersects(unusual)).then_some(Rw { op, flags })
+}
+
+/// Does what [`Queue::queue_rq`] does for a request that is not [`usual`], and for a device that is
+/// not [`IoState::Open`].
+#[cold]
+#[inline(never)]
+fn queue_unusual(
+    hw: HwQueue<'_, Queue>,
+    device: &Device,
+    request: Request<Queue>,
+) -> Result<(), Rejected<Queue>> {
+    let Some(mut rw) = rw_of(&request) else {
+        request.end(Err(errno::EOPNOTSUPP));
+        return Ok(());
+    };
+    if request.flags().contains(Flags::SWAP) {
+        device.note_swap();
+    }
+    // A disconnect invalidates the device's number on the server, so a request for a device that is
+    // not open must not be sent.
+    let remote_id = match device.io_state() {
+        IoState::Open(remote_id) => remote_id,
+        IoState::OpenForceFua(remote_id) => {
+            let Some(forced) = rw.forced() else {
+                return end_unforced(device, request);
+            };
+            rw = forced;
+            remote_id
+        }
+        IoState::OpenProtected { id, force_fua } => {
+            return protection::send(hw, device, request, rw, (id, force_fua));
+        }
+        IoState::Queueing | IoState::Failing => return device.refuse(request),
+    };
+    if must_wait(device, &request) {
+        return device.wait_for_chunk(request);
+    }
+    match device.cache().send(&rw) {
+        Ok(note) => start(hw, device, request, (remote_id, rw, note)),
+        Err(Owed) => device.fail_flush(request),
+    }
+}
+
+/// Sends a request to the device with the number `remote_id` on the server.
+#[inline(always)]
+fn start(
+    hw: HwQueue<'_, Queue>,
+    device: &Device,
+    mut request: Request<Queue>,
+    (remote_id, rw, note): (u32, Rw, Note),
+) -> Result<(), Rejected<Queue>> {
+    let history = request.pdu_mut();
+    history.remote_id = remote_id;
+    history.note = note;
+    let head = Io::new(
+        remote_id,
+        request.sector(),
+        rw.to_wire(),
+        request.len_bytes(),
+        request.ioprio(),
+    );
+    send(hw, device, rw.op, head.as_bytes(), InFlight(request))
 }
 
 /// Ends a request that cannot be forced through the server's cache, unless a copy of it may still
@@ -213,7 +261,7 @@ pub(super) fn must_wait(device: &Device, request: &Request<Queue>) -> bool {
 }
 
 /// Passes a request to RTRS.
-#[inline]
+#[inline(always)]
 pub(super) fn send<T: Transfer + AsRef<Request<Queue>> + Into<Request<Queue>>>(
     hw: HwQueue<'_, Queue>,
     device: &Device,
