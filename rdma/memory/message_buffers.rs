@@ -168,13 +168,16 @@ impl MessageBuffers {
         Ok(())
     }
 
-    /// Returns slot `buffer`, for several accesses; [`None`] if there is no such slot.
+    /// Returns the first `length` bytes of slot `buffer`, for several accesses; [`None`] if there
+    /// is no such slot, or it is smaller.
     #[inline(always)]
-    pub fn buffer(&self, buffer: u32) -> Option<MessageBuffer<'_>> {
+    pub fn buffer(&self, buffer: u32, length: u32) -> Option<MessageBuffer<'_>> {
         let place = *self.places.get(buffer as usize)?;
-        Some(MessageBuffer {
+        // INVARIANT: The length was checked.
+        (length <= self.size).then_some(MessageBuffer {
             buffers: self,
             place,
+            length,
         })
     }
 
@@ -209,15 +212,16 @@ impl MessageBuffers {
     }
 }
 
-/// One of [`MessageBuffers`].
+/// The start of one of [`MessageBuffers`].
 ///
 /// # Invariants
 ///
-/// `place` is one of `buffers.places`.
+/// `place` is one of `buffers.places`, and `length` is not above `buffers.size`.
 #[derive(Clone, Copy)]
 pub struct MessageBuffer<'a> {
     buffers: &'a MessageBuffers,
     place: Place,
+    length: u32,
 }
 
 impl<'a> MessageBuffer<'a> {
@@ -226,11 +230,11 @@ impl<'a> MessageBuffer<'a> {
     #[inline(always)]
     pub fn write(&self, offset: u32, bytes: &[u8]) -> Result {
         let length = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
-        if !fits(offset, length, self.buffers.size) {
+        if !fits(offset, length, self.length) {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariants, the place has `size` bytes, to which no reference exists.
-        // A concurrent access by the device is not a data race between threads.
+        // SAFETY: By the type invariants, the place has `length` bytes, to which no reference
+        // exists. A concurrent access by the device is not a data race between threads.
         unsafe {
             let to = self.place.cpu.as_ptr().add(offset as usize);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -238,14 +242,12 @@ impl<'a> MessageBuffer<'a> {
         Ok(())
     }
 
-    /// Returns a part of the slot for a work request.
+    /// Returns it all for a work request.
     #[inline(always)]
-    pub fn segment(&self, offset: u32, length: u32) -> Segment<'a> {
-        let buffers = self.buffers;
-        let addr = self.place.dma.wrapping_add(u64::from(offset));
-        // SAFETY: As in `MessageBuffers::segment`.
-        let segment = unsafe { Segment::new(&buffers.pd, addr, length, buffers.local_key) };
-        segment.or_invalid(fits(offset, length, buffers.size))
+    pub fn segment(&self) -> Segment<'a> {
+        let MessageBuffers { pd, local_key, .. } = self.buffers;
+        // SAFETY: As in `MessageBuffers::segment`; by the type invariants, the slot covers it.
+        unsafe { Segment::new(pd, self.place.dma, self.length, *local_key) }
     }
 }
 

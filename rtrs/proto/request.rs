@@ -238,17 +238,17 @@ pub const fn head_offset(
     max_hdr_size: u32,
     chunk_size: u32,
 ) -> Result<u32, TooLarge> {
-    let usr_len = usr_len as u32;
-    if usr_len.saturating_add(hdr_len) > max_hdr_size {
+    // No sum of these reaches 64 bits.
+    let (usr_len, hdr_len) = (usr_len as u64, hdr_len as u64);
+    if usr_len.saturating_add(hdr_len) > max_hdr_size as u64 {
         return Err(TooLarge);
     }
-    let Some(offset) = data_len.checked_add(usr_len) else {
-        return Err(TooLarge);
-    };
-    if offset.saturating_add(hdr_len) > chunk_size {
+    let offset = usr_len.saturating_add(data_len as u64);
+    if offset.saturating_add(hdr_len) > chunk_size as u64 {
         return Err(TooLarge);
     }
-    Ok(offset)
+    // CAST: within the chunk.
+    Ok(offset as u32)
 }
 
 /// The reason why a client rejects a new key.

@@ -233,10 +233,11 @@ impl Outgoing<'_> {
         let imm = Imm::Request { payload }.encode();
         let tag = self.context.tags.encode(Tagged::Send);
 
-        let buffer = requests.messages.buffer(self.id.into()).ok_or(EINVAL)?;
+        let buffer = requests.messages.buffer(self.id.into(), layout.message_len);
+        let buffer = buffer.ok_or(EINVAL)?;
         let at = u32::from(layout.usr_len);
         buffer.write(0, self.message)?;
-        let message = buffer.segment(0, layout.message_len);
+        let message = buffer.segment();
         if IS_WRITE {
             buffer.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
             let remote = entry.remote(0);
