@@ -6,6 +6,7 @@ pub(crate) mod completion;
 pub(crate) mod connection;
 pub(crate) mod invalidations;
 pub(crate) mod postponed;
+pub(crate) mod prepare;
 pub(crate) mod read_buffers;
 pub(crate) mod request;
 pub(crate) mod send;

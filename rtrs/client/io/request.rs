@@ -95,7 +95,7 @@ pub(crate) struct InFlight {
     pub(crate) is_asked: bool,
     /// The last sending with a key that the server uses.
     pub(crate) sending: Sending,
-    /// The clock when the request was sent.
+    /// The clock when the request was sent, of a read by the key of the region.
     pub(crate) sent_at: u64,
     /// The result of the response, once it has come.
     pub(crate) result: Result,

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends a request: maps the memory, writes the message, posts the work requests.
+//! Sends a request: writes the message, posts the work requests.
 
 use kernel::{
     prelude::*,
     sync::rcu, //
 };
-use kernel_ext::scatterlist::SgList;
+use kernel_ext::sync::Held;
 use rdma::{
     sg,
     Access,
     Batch,
+    MessageBuffer,
     SendFlags,
     WrBuffer, //
 };
 use rtrs_core::proto::{
     imm::Imm,
-    request::head_offset,
     wire::{
         Descriptor,
         ReadHead,
         ReadMessage,
-        WriteHead,
-        TAIL_LEN_MAX, //
+        WriteHead, //
     },
 };
 use zerocopy::IntoBytes;
@@ -33,17 +32,24 @@ use crate::client::{
             ConnectionContext,
             Tagged, //
         },
+        prepare::{
+            direction,
+            prepare,
+            Layout,
+            READ,
+            WRITE, //
+        },
         request::{
             Attempt,
             DataMapping,
             InFlight, //
         },
         table::{
+            Entry,
             RequestTable,
             GATHERED_MAX, //
         },
         transfer::{
-            Direction,
             Outbound,
             Rejected, //
         }, //
@@ -54,149 +60,12 @@ use crate::client::{
     }, //
 };
 
-/// The direction of a request as a const parameter: reads and writes are compiled as two functions,
-/// each without the other's branches.
-pub(crate) const READ: bool = false;
-/// The direction of a write, see [`READ`].
-pub(crate) const WRITE: bool = true;
-
-const fn direction<const IS_WRITE: bool>() -> Direction {
-    if IS_WRITE {
-        Direction::Write
-    } else {
-        Direction::Read
-    }
-}
-
-/// The offsets and lengths of a request in its chunk.
-struct Layout {
-    data_len: u32,
-    /// The bytes of the data that come with the response.
-    tail_len: u32,
-    usr_len: u16,
-    /// User message and head together.
-    message_len: u32,
-    /// Offset of the head in the chunk.
-    head_offset: u32,
-}
-
-impl Layout {
-    #[inline(always)]
-    fn new<const IS_WRITE: bool>(
-        message: &[u8],
-        data_len: u32,
-        tail: u32,
-        requests: &RequestTable,
-    ) -> Result<Self> {
-        let usr_len = u16::try_from(message.len()).map_err(|_| EMSGSIZE)?;
-        // The head follows the user message, with its descriptor if there is data.
-        // CAST: sizes of messages.
-        let head_len = match (IS_WRITE, data_len) {
-            (WRITE, _) => size_of::<WriteHead>() as u32,
-            (READ, 0) => size_of::<ReadHead>() as u32,
-            (READ, _) => size_of::<ReadMessage>() as u32,
-        };
-        let head_offset = head_offset(
-            data_len,
-            usr_len,
-            head_len,
-            requests.message_max,
-            requests.granted.geometry.chunk_size(),
-        )
-        .map_err(|_| EMSGSIZE)?;
-        Ok(Self {
-            data_len,
-            tail_len: tail_len::<IS_WRITE>(tail, requests, data_len),
-            usr_len,
-            // Below MESSAGE_SIZE, which `head_offset` checked.
-            message_len: u32::from(usr_len).wrapping_add(head_len),
-            head_offset,
-        })
-    }
-}
-
-/// Maps the data for the device.
-///
-/// A write of few pieces uses their DMA addresses: that saves the registration and the
-/// invalidation, and the server cannot use them. All other data is reached through the region,
-/// whose key is new each time. Whether the server is asked to invalidate it depends on what the
-/// connection has shown. A read that fits into its buffer maps nothing.
-#[inline(always)]
-fn map_data<'a, const IS_WRITE: bool>(
-    requests: &RequestTable,
-    entry: &mut InFlight,
-    (transfer, data_len): (&'a mut impl Outbound, u32),
-    context: &ConnectionContext,
-) -> Result<(DataMapping, Option<&'a mut SgList>)> {
-    if data_len == 0 {
-        return Ok((DataMapping::None, None));
-    }
-    // The answer to an administrative message may be shorter than its memory, which is zeroed.
-    if !IS_WRITE && context.cid != 0 {
-        let buffer = entry.buffer.as_ref();
-        if buffer.is_some_and(|buffer| buffer.fits(data_len)) {
-            entry.is_asked = false;
-            return Ok((DataMapping::Copied, None));
-        }
-    }
-    let list = transfer.sg()?;
-    let direction = direction::<IS_WRITE>().dma();
-    let pieces = sg::map(requests.pd.device(), list, direction)?;
-    if IS_WRITE && pieces <= requests.gathered_max() {
-        return Ok((DataMapping::Sges, Some(list)));
-    }
-    let shown = context.invalidations.shown();
-    let mr = &mut entry.mr;
-    if let Err(e) = mr.map(list, requests) {
-        sg::unmap(requests, list);
-        return Err(e);
-    }
-    let (variant, is_asked) = entry.keys.next(mr.key_variant(), shown, || requests.tick());
-    mr.update_variant(variant);
-    entry.is_asked = is_asked;
-    let data = match IS_WRITE {
-        WRITE => DataMapping::FastReg,
-        READ => DataMapping::FastRegRead,
-    };
-    Ok((data, Some(list)))
-}
-
-/// Lays out a request and maps its data.
-#[inline(always)]
-fn prepare<'a, const IS_WRITE: bool>(
-    requests: &RequestTable,
-    entry: &mut InFlight,
-    message: &[u8],
-    transfer: &'a mut impl Outbound,
-    context: &ConnectionContext,
-) -> Result<(Layout, DataMapping, Option<&'a mut SgList>)> {
-    let (data_len, tail) = (transfer.data_len(), transfer.tail_len());
-    let mut layout = Layout::new::<IS_WRITE>(message, data_len, tail, requests)?;
-    let transfer = (transfer, data_len);
-    let (data, list) = map_data::<IS_WRITE>(requests, entry, transfer, context)?;
-    if !IS_WRITE && !entry.is_asked {
-        // A tail does not stay until the client has invalidated the key.
-        layout.tail_len = 0;
-    }
-    Ok((layout, data, list))
-}
-
-/// Returns the bytes of the tail of a request, of which the upper layer offers so many; 0 if it has
-/// none, or if the responses on this path have no message that it could be in.
-#[inline(always)]
-fn tail_len<const IS_WRITE: bool>(offered: u32, requests: &RequestTable, data_len: u32) -> u32 {
-    match offered {
-        1..=TAIL_LEN_MAX if !IS_WRITE && offered < data_len && requests.granted.new_rkey => offered,
-        _ => 0,
-    }
-}
-
 /// Most work requests of a request: invalidation of the region's old key, registration, write.
 const CHAIN: usize = 3;
 /// Most gather entries of a request: the pieces of its data, and the message.
 const SEGMENTS: usize = GATHERED_MAX + 1;
 
-type Chain<'a> = Batch<'a, ConnectionContext, CHAIN, SEGMENTS>;
+type Chain<'a> = Batch<'a, ConnectionContext, CHAIN, 2>;
 
 /// Registers the region of `entry` under its new key, after the invalidation of its old one.
 #[inline(always)]
@@ -207,16 +76,194 @@ fn register(chain: &mut Chain<'_>, tag: u32, entry: &InFlight, access: Access) {
     chain.reg_mr(tag, &entry.mr, access, SendFlags::NONE);
 }
 
-/// A request that is about to be posted.
+/// A request that is about to be sent on a connection. What is not inlined takes it by value: the
+/// compiler need not have it in memory for that.
+#[derive(Clone, Copy)]
 struct Outgoing<'a> {
+    connection: &'a Connection,
     requests: &'a RequestTable,
-    context: &'a ConnectionContext,
+    entry: &'a Entry,
     id: u16,
     message: &'a [u8],
-    layout: &'a Layout,
+    attempt: Attempt,
 }
 
-impl Outgoing<'_> {
+impl<'a> Outgoing<'a> {
+    #[inline(always)]
+    fn context(&self) -> &'a ConnectionContext {
+        self.connection.qp.handler()
+    }
+
+    /// Returns the memory for user message and head, with the user message, and the immediate.
+    #[inline(always)]
+    fn compose(&self, layout: &Layout) -> Result<(MessageBuffer<'a>, u32)> {
+        let requests = self.requests;
+        let payload = requests.granted.geometry.join(self.id, layout.head_offset);
+        let payload = payload.ok_or(EINVAL)?;
+        let buffer = requests
+            .messages
+            .buffer(self.id.into(), layout.message_len)
+            .ok_or(EINVAL)?;
+        buffer.write(0, self.message)?;
+        Ok((buffer, Imm::Request { payload }.encode()))
+    }
+
+    /// Returns whether a read of so many bytes goes into its buffer. The answer to an
+    /// administrative message may be shorter than its memory, which is zeroed.
+    #[inline(always)]
+    fn is_copied(&self, entry: &InFlight, data_len: u32) -> bool {
+        let buffer = entry.buffer.as_ref();
+        let is_io = self.context().cid != 0 && data_len != 0;
+        is_io && buffer.is_some_and(|buffer| buffer.fits(data_len))
+    }
+
+    /// Sends a read into its buffer: one work request, and nothing is mapped.
+    #[inline(always)]
+    fn send_copied<T: Outbound>(
+        &self,
+        mut held: Held<'_, InFlight>,
+        data_len: u32,
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let mut space = WrBuffer::new();
+        let mut chain = self.connection.qp.batch::<1, 1>(&mut space);
+        match self.lay_out_copied(&mut chain, &held, data_len) {
+            Ok(layout) => {
+                held.is_asked = false;
+                self.post::<READ, 1, 1>(held, &layout, DataMapping::Copied, transfer, chain);
+                Ok(())
+            }
+            Err(e) => Err(Rejected::new(e, transfer)),
+        }
+    }
+
+    #[inline(always)]
+    fn lay_out_copied(
+        &self,
+        chain: &mut Batch<'_, ConnectionContext, 1, 1>,
+        entry: &InFlight,
+        data_len: u32,
+    ) -> Result<Layout> {
+        let layout = Layout::new::<READ>(self.message, data_len, 0, self.requests)?;
+        let to = entry.buffer.as_ref().ok_or(EINVAL)?.lend(data_len);
+        let (buffer, imm) = self.compose(&layout)?;
+        let to = Descriptor::new(to.addr, to.key, data_len);
+        let head = ReadMessage::new(layout.usr_len, to).into_registered();
+        buffer.write(layout.usr_len.into(), head.as_bytes())?;
+        let (context, remote) = (self.context(), entry.remote(data_len));
+        let (tag, flags) = (context.tags.encode(Tagged::Send), context.next_send());
+        chain.write_imm(tag, &[buffer.segment()], remote, imm, flags);
+        Ok(layout)
+    }
+
+    /// Sends a read that is not copied. Not inlined, so that most reads do not use its stack.
+    #[inline(never)]
+    fn send_read<T: Outbound>(
+        self,
+        mut held: Held<'_, InFlight>,
+        mut transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let (requests, context) = (self.requests, self.context());
+        match prepare::<READ>(requests, &mut held, self.message, &mut transfer, context) {
+            Ok((layout, data)) => self.send_keyed::<READ, T>(held, &layout, data, transfer),
+            Err(e) => Err(Rejected::new(e, transfer)),
+        }
+    }
+
+    /// Sends a write, most often by the addresses of its pieces.
+    #[inline(always)]
+    fn send_write<T: Outbound>(
+        &self,
+        mut held: Held<'_, InFlight>,
+        mut transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let (requests, context) = (self.requests, self.context());
+        let prepared = prepare::<WRITE>(requests, &mut held, self.message, &mut transfer, context);
+        let (layout, data) = match prepared {
+            Ok((layout, DataMapping::Sges)) => (layout, DataMapping::Sges),
+            Ok((layout, data)) => return self.send_unusual_write(held, &layout, data, transfer),
+            Err(e) => return Err(Rejected::new(e, transfer)),
+        };
+        let mut space = WrBuffer::new();
+        let mut chain = self.connection.qp.batch::<CHAIN, SEGMENTS>(&mut space);
+        if let Err(e) = self.lay_out_gathered(&mut chain, &held, &layout, &mut transfer) {
+            return Err(self.unmap(e, data, transfer));
+        }
+        self.post::<WRITE, CHAIN, SEGMENTS>(held, &layout, data, transfer, chain);
+        Ok(())
+    }
+
+    /// Sends a write of many pieces, or without data. Not inlined, as [`Self::send_read`].
+    #[inline(never)]
+    fn send_unusual_write<T: Outbound>(
+        self,
+        held: Held<'_, InFlight>,
+        layout: &Layout,
+        data: DataMapping,
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        self.send_keyed::<WRITE, T>(held, layout, data, transfer)
+    }
+
+    /// Sends a request by the key of the region, or without data.
+    #[inline(always)]
+    fn send_keyed<const IS_WRITE: bool, T: Outbound>(
+        &self,
+        held: Held<'_, InFlight>,
+        layout: &Layout,
+        data: DataMapping,
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let mut space = WrBuffer::new();
+        let mut chain = self.connection.qp.batch::<CHAIN, 2>(&mut space);
+        if let Err(e) = self.lay_out::<IS_WRITE>(&mut chain, &held, layout, data) {
+            return Err(self.unmap(e, data, transfer));
+        }
+        self.post::<IS_WRITE, CHAIN, 2>(held, layout, data, transfer, chain);
+        Ok(())
+    }
+
+    /// Unmaps the data of a request that is not sent.
+    #[cold]
+    fn unmap<T: Outbound>(self, error: Error, data: DataMapping, mut transfer: T) -> Rejected<T> {
+        if data.is_mapped() {
+            if let Ok(list) = transfer.sg() {
+                sg::unmap(self.requests, list);
+            }
+        }
+        Rejected::new(error, transfer)
+    }
+
+    /// Writes user message and head of a write into the message buffer, and chains its pieces and
+    /// them.
+    #[inline(always)]
+    fn lay_out_gathered(
+        &self,
+        chain: &mut Batch<'_, ConnectionContext, CHAIN, SEGMENTS>,
+        entry: &InFlight,
+        layout: &Layout,
+        transfer: &mut impl Outbound,
+    ) -> Result {
+        let tags = &self.context().tags;
+        let (buffer, imm) = self.compose(layout)?;
+        buffer.write(
+            layout.usr_len.into(),
+            WriteHead::new(layout.usr_len).as_bytes(),
+        )?;
+        chain.write_sg_with_imm(
+            (
+                tags.encode(Tagged::Send),
+                tags.encode(Tagged::Write(self.id)),
+            ),
+            self.requests.pieces_max(),
+            (&*transfer.sg()?, buffer.segment()),
+            entry.remote(0),
+            imm,
+            SendFlags::SIGNALED,
+        );
+        Ok(())
+    }
+
     /// Writes user message and head into the message buffer, and chains the work requests: the
     /// registration of the memory if it has a key, then one write with an immediate.
     #[inline(always)]
@@ -224,49 +271,28 @@ impl Outgoing<'_> {
         &self,
         chain: &mut Chain<'_>,
         entry: &InFlight,
-        list: Option<&SgList>,
+        layout: &Layout,
         data: DataMapping,
     ) -> Result {
-        let (requests, layout) = (self.requests, self.layout);
-        let payload = requests.granted.geometry.join(self.id, layout.head_offset);
-        let payload = payload.ok_or(EINVAL)?;
-        let imm = Imm::Request { payload }.encode();
-        let tag = self.context.tags.encode(Tagged::Send);
-
-        let buffer = requests.messages.buffer(self.id.into(), layout.message_len);
-        let buffer = buffer.ok_or(EINVAL)?;
+        let context = self.context();
+        let tag = context.tags.encode(Tagged::Send);
+        let (buffer, imm) = self.compose(layout)?;
         let at = u32::from(layout.usr_len);
-        buffer.write(0, self.message)?;
         let message = buffer.segment();
         if IS_WRITE {
             buffer.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
             let remote = entry.remote(0);
-            let write = self.context.tags.encode(Tagged::Write(self.id));
-            let signaled = SendFlags::SIGNALED;
-            match data {
-                DataMapping::Sges => {
-                    let from = (list.ok_or(EINVAL)?, message);
-                    let most = requests.pieces_max();
-                    chain.write_sg_with_imm((tag, write), most, from, remote, imm, signaled);
-                }
-                DataMapping::FastReg => {
-                    register(chain, tag, entry, Access::LOCAL_READ);
-                    let local = [entry.mr.segment(0, layout.data_len), message];
-                    chain.write_imm(write, &local, remote, imm, signaled);
-                }
-                DataMapping::None | DataMapping::FastRegRead | DataMapping::Copied => {
-                    let flags = self.context.next_send();
-                    chain.write_imm(tag, &[message], remote, imm, flags);
-                }
+            if data == DataMapping::FastReg {
+                register(chain, tag, entry, Access::LOCAL_READ);
+                let local = [entry.mr.segment(0, layout.data_len), message];
+                let write = context.tags.encode(Tagged::Write(self.id));
+                chain.write_imm(write, &local, remote, imm, SendFlags::SIGNALED);
+            } else {
+                chain.write_imm(tag, &[message], remote, imm, context.next_send());
             }
             return Ok(());
         }
-        if let (DataMapping::Copied, Some(to)) = (data, &entry.buffer) {
-            let to = to.lend(layout.data_len);
-            let to = Descriptor::new(to.addr, to.key, layout.data_len);
-            let head = ReadMessage::new(layout.usr_len, to).into_registered();
-            buffer.write(at, head.as_bytes())?;
-        } else if data == DataMapping::None {
+        if data == DataMapping::None {
             let head = ReadHead::without_reply(layout.usr_len);
             buffer.write(at, head.as_bytes())?;
         } else {
@@ -281,10 +307,51 @@ impl Outgoing<'_> {
             buffer.write(at, head.as_bytes())?;
             register(chain, tag, entry, Access::REMOTE_WRITE);
         }
-        let flags = self.context.next_send();
+        let flags = context.next_send();
         let remote = entry.remote(layout.data_len);
         chain.write_imm(tag, &[message], remote, imm, flags);
         Ok(())
+    }
+
+    /// Fills the entry, counts the request and posts its work requests. From then on a completion
+    /// or the teardown ends it.
+    #[inline(always)]
+    fn post<const IS_WRITE: bool, const N: usize, const S: usize>(
+        &self,
+        mut held: Held<'_, InFlight>,
+        layout: &Layout,
+        data: DataMapping,
+        transfer: impl Outbound,
+        mut chain: Batch<'_, ConnectionContext, N, S>,
+    ) {
+        let (requests, context, attempt) = (self.requests, self.context(), self.attempt);
+        let number = held.begin(data, layout.tail_len);
+        held.cid = context.cid;
+        held.is_write = IS_WRITE;
+        held.usr_len = layout.usr_len;
+        held.attempt = attempt;
+        if data == DataMapping::FastRegRead {
+            held.sent_at = requests.now();
+        }
+        // The entry was free, so there is no transfer to drop; the compiler does not know that.
+        core::mem::forget(held.transfer.replace(transfer.forget_type()));
+        if attempt.is_counted {
+            requests.count();
+        }
+        let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
+        context.path.stats.count(direction::<IS_WRITE>(), bytes);
+        if attempt.resent.is_failover() {
+            context.path.stats.count_failover();
+        }
+        // From here on the answer may come, even before the post returns.
+        held.arm();
+        if let Err(e) = chain.post() {
+            // Part of it may be posted: the teardown of the path ends the request.
+            context.fail(PathError::Post(e));
+        }
+        if !IS_WRITE && data == DataMapping::FastRegRead {
+            self.entry.posted.note(number);
+        }
     }
 }
 
@@ -306,60 +373,25 @@ impl Connection {
         let Some(entry) = requests.entries.get(usize::from(id)) else {
             return Err(Rejected::new(EINVAL, transfer));
         };
-        let Some(mut held) = entry.acquire() else {
+        let Some(held) = entry.acquire() else {
             return Err(Rejected::new(EBUSY, transfer));
         };
-        let context = self.qp.handler();
-        let prepared = prepare::<IS_WRITE>(requests, &mut held, message, &mut transfer, context);
-        let (layout, data, list) = match prepared {
-            Ok(prepared) => prepared,
-            Err(e) => return Err(Rejected::new(e, transfer)),
-        };
-
-        let mut space = WrBuffer::new();
-        let mut chain = self.qp.batch::<CHAIN, SEGMENTS>(&mut space);
         let outgoing = Outgoing {
+            connection: self,
             requests,
-            context,
+            entry,
             id,
             message,
-            layout: &layout,
+            attempt,
         };
-        let laid_out = outgoing.lay_out::<IS_WRITE>(&mut chain, &held, list.as_deref(), data);
-        if let Err(e) = laid_out {
-            if let (Some(list), true) = (list, data.is_mapped()) {
-                sg::unmap(requests, list);
-            }
-            return Err(Rejected::new(e, transfer));
+        if IS_WRITE {
+            return outgoing.send_write(held, transfer);
         }
-
-        let number = held.begin(data, layout.tail_len);
-        held.cid = context.cid;
-        held.is_write = IS_WRITE;
-        held.usr_len = layout.usr_len;
-        held.attempt = attempt;
-        if !IS_WRITE {
-            held.sent_at = requests.now();
+        let data_len = transfer.data_len();
+        if outgoing.is_copied(&held, data_len) {
+            outgoing.send_copied(held, data_len, transfer)
+        } else {
+            outgoing.send_read(held, transfer)
         }
-        // The entry was free, so there is no transfer to drop; the compiler does not know that.
-        core::mem::forget(held.transfer.replace(transfer.forget_type()));
-        if attempt.is_counted {
-            requests.count();
-        }
-        let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
-        context.path.stats.count(direction::<IS_WRITE>(), bytes);
-        if attempt.resent.is_failover() {
-            context.path.stats.count_failover();
-        }
-        // From here on the answer may come, even before the post returns.
-        held.arm();
-        if let Err(e) = chain.post() {
-            // Part of it may be posted: the teardown of the path ends the request.
-            context.fail(PathError::Post(e));
-        }
-        if !IS_WRITE && data == DataMapping::FastRegRead {
-            entry.posted.note(number);
-        }
-        Ok(())
     }
 }

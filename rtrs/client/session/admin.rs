@@ -29,11 +29,11 @@ use rtrs_core::proto::{
 
 use crate::client::{
     io::{
-        request::Attempt,
-        send::{
+        prepare::{
             READ,
             WRITE, //
         },
+        request::Attempt,
         transfer::{
             AnyTransfer,
             Direction,

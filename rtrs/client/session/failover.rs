@@ -18,11 +18,11 @@ use rtrs_core::proto::{
 
 use crate::client::{
     io::{
-        request::DataMapping,
-        send::{
+        prepare::{
             READ,
             WRITE, //
         },
+        request::DataMapping,
         table::{
             RequestTable,
             MESSAGE_SIZE, //
