@@ -191,6 +191,22 @@ impl SgList {
         (self.header.mapped != 0).then_some(self.header.mapping)
     }
 
+    /// Returns address and length of the only DMA segment; [`None`] unless the list is mapped to
+    /// one.
+    #[inline(always)]
+    pub fn only_dma_segment(&self) -> Option<(u64, u32)> {
+        if self.header.mapped != 1 {
+            return None;
+        }
+        // SAFETY: A list that is mapped has entries.
+        let entry = unsafe { &*self.as_raw() };
+        #[cfg(CONFIG_NEED_SG_DMA_LENGTH)]
+        let len_bytes = entry.dma_length;
+        #[cfg(not(CONFIG_NEED_SG_DMA_LENGTH))]
+        let len_bytes = entry.length;
+        Some((entry.dma_address, len_bytes))
+    }
+
     /// Records that the list has been mapped for DMA to `mapped` entries.
     ///
     /// # Safety

@@ -354,6 +354,32 @@ where
         Self::set_remote(request, to);
     }
 
+    /// Writes as [`Self::write_sg_with_imm`] does, if the list is mapped to one piece; else returns
+    /// `false` and adds nothing.
+    #[inline(always)]
+    pub fn write_piece_with_imm(
+        &mut self,
+        tag: u32,
+        (data, tail): (&SgList, Segment<'_>),
+        to: RemoteAddr,
+        imm: u32,
+        flags: SendFlags,
+    ) -> bool {
+        let Some((addr, length)) = data.only_dma_segment() else {
+            return false;
+        };
+        let (pd, list) = (self.qp.pd(), self.next_segment);
+        self.require(sg::is_mapped_for(data, pd.device()) && tail.belongs_to(pd));
+        let lkey = pd.local_dma_key();
+        // INVARIANT: The owner of the list keeps the pages, see `sg`.
+        self.push_segment(sys::ib_sge { addr, length, lkey });
+        self.push_segment(tail.as_raw());
+        let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+        let request = self.push_raw(tag, opcode, list, 2, Extra::Imm(imm), flags);
+        Self::set_remote(request, to);
+        true
+    }
+
     /// Adds writes of the first of the `pieces` segments at `list`, as many per request as fit,
     /// until one request can hold the rest; returns the batch, the rest and its remote address.
     ///

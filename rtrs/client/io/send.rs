@@ -170,7 +170,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Sends a write, most often by the addresses of its pieces.
+    /// Sends a write, most often by the address of its only piece.
     #[inline(always)]
     fn send_write<T: Outbound>(
         &self,
@@ -185,11 +185,29 @@ impl<'a> Outgoing<'a> {
             Err(e) => return Err(Rejected::new(e, transfer)),
         };
         let mut space = WrBuffer::new();
-        let mut chain = self.connection.qp.batch::<CHAIN, SEGMENTS>(&mut space);
-        if let Err(e) = self.lay_out_gathered(&mut chain, &held, &layout, &mut transfer) {
-            return Err(self.unmap(e, data, transfer));
+        let mut chain = self.connection.qp.batch::<1, 2>(&mut space);
+        match self.lay_out_piece(&mut chain, &held, &layout, &mut transfer) {
+            Ok(true) => self.post::<WRITE, 1, 2>(held, &layout, data, transfer, chain),
+            Ok(false) => return self.send_gathered(held, &layout, transfer),
+            Err(e) => return Err(self.unmap(e, data, transfer)),
         }
-        self.post::<WRITE, CHAIN, SEGMENTS>(held, &layout, data, transfer, chain);
+        Ok(())
+    }
+
+    /// Sends a write by the addresses of its pieces. Not inlined, as [`Self::send_read`].
+    #[inline(never)]
+    fn send_gathered<T: Outbound>(
+        self,
+        held: Held<'_, InFlight>,
+        layout: &Layout,
+        mut transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let mut space = WrBuffer::new();
+        let mut chain = self.connection.qp.batch::<CHAIN, SEGMENTS>(&mut space);
+        if let Err(e) = self.lay_out_gathered(&mut chain, &held, layout, &mut transfer) {
+            return Err(self.unmap(e, DataMapping::Sges, transfer));
+        }
+        self.post::<WRITE, CHAIN, SEGMENTS>(held, layout, DataMapping::Sges, transfer, chain);
         Ok(())
     }
 
@@ -234,8 +252,32 @@ impl<'a> Outgoing<'a> {
         Rejected::new(error, transfer)
     }
 
-    /// Writes user message and head of a write into the message buffer, and chains its pieces and
-    /// them.
+    /// Writes user message and head of a write into the message buffer.
+    #[inline(always)]
+    fn compose_write(&self, layout: &Layout) -> Result<(MessageBuffer<'a>, u32)> {
+        let (buffer, imm) = self.compose(layout)?;
+        let head = WriteHead::new(layout.usr_len);
+        buffer.write(layout.usr_len.into(), head.as_bytes())?;
+        Ok((buffer, imm))
+    }
+
+    /// Chains the only piece of a write and its message; returns `false` if there are several.
+    #[inline(always)]
+    fn lay_out_piece(
+        &self,
+        chain: &mut Batch<'_, ConnectionContext, 1, 2>,
+        entry: &InFlight,
+        layout: &Layout,
+        transfer: &mut impl Outbound,
+    ) -> Result<bool> {
+        let (buffer, imm) = self.compose_write(layout)?;
+        let tag = self.context().tags.encode(Tagged::Write(self.id));
+        let from = (&*transfer.sg()?, buffer.segment());
+        let (to, flags) = (entry.remote(0), SendFlags::SIGNALED);
+        Ok(chain.write_piece_with_imm(tag, from, to, imm, flags))
+    }
+
+    /// Chains the pieces of a write and its message.
     #[inline(always)]
     fn lay_out_gathered(
         &self,
@@ -245,11 +287,7 @@ impl<'a> Outgoing<'a> {
         transfer: &mut impl Outbound,
     ) -> Result {
         let tags = &self.context().tags;
-        let (buffer, imm) = self.compose(layout)?;
-        buffer.write(
-            layout.usr_len.into(),
-            WriteHead::new(layout.usr_len).as_bytes(),
-        )?;
+        let (buffer, imm) = self.compose_write(layout)?;
         chain.write_sg_with_imm(
             (
                 tags.encode(Tagged::Send),
