@@ -29,6 +29,7 @@ pub mod heartbeat;
 pub mod imm;
 pub mod info;
 pub mod invalidation;
+pub mod io_queues;
 pub mod outage;
 pub mod params;
 pub mod path;

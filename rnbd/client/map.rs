@@ -39,6 +39,7 @@ use crate::{
         device::Device as Remote,
         map::{
             link_name,
+            Cpus,
             MapRequest, //
         },
         refusal, //
@@ -57,7 +58,11 @@ const LINK_NAME_LEN_MAX: usize = 256;
 /// a device that is mapped, those of the connection, and the server's error for its OPEN. Every
 /// failure is logged once, with its reason.
 pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
-    let request = MapRequest::parse(line, cpu::nr_cpu_ids()).map_err(|reason| {
+    let cpus = Cpus {
+        online: cpu::num_online_cpus(),
+        possible: cpu::nr_cpu_ids(),
+    };
+    let request = MapRequest::parse(line, cpus).map_err(|reason| {
         pr_err!("map_device: {}\n", Shown(reason));
         Error::from(reason.errno())
     })?;

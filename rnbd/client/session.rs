@@ -36,7 +36,6 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    cpu,
     errno,
     sync::{
         atomic::Ordering,
@@ -202,9 +201,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `ENXIO` if there is none and `request` has no path, `EINVAL` if it asks for poll queues that
-    /// the session does not have or does not ask for those that it has, `ERESTARTSYS` if the caller
-    /// is killed, `ENODEV` if the module is being unloaded; else the error of connecting.
+    /// `ENXIO` if there is none and `request` has no path, `EINVAL` if it asks for queues that the
+    /// session does not have or does not ask for poll queues that it has, `ERESTARTSYS` if the
+    /// caller is killed, `ENODEV` if the module is being unloaded; else the error of connecting.
     pub(super) fn get(client: &Arc<Client>, request: &MapRequest<'_>) -> Result<User> {
         loop {
             let (user, is_new) = match Self::find_or_make(client, request)? {
@@ -221,7 +220,7 @@ impl Session {
             if is_new {
                 user.0.connect(request)?;
             } else {
-                user.0.check_poll_queues(request)?;
+                user.0.check_queues(request)?;
                 user.0.check_settings(request)?;
             }
             return Ok(user);
@@ -256,9 +255,19 @@ impl Session {
         Ok(Found::Session(User(session), true))
     }
 
-    /// Fails if either the session or the new device has poll queues: the device would need those
-    /// of the session, which has as many as its first device has asked for.
-    fn check_poll_queues(&self, request: &MapRequest<'_>) -> Result {
+    /// Fails if the new device asks for another number of IO queues than the session has, or if
+    /// either has poll queues: the device would need those of the session, which has as many as its
+    /// first device has asked for.
+    fn check_queues(&self, request: &MapRequest<'_>) -> Result {
+        let io_queues = self.rtrs()?.io_queues();
+        if let Some(asked) = request.nr_io_queues.filter(|asked| *asked != io_queues) {
+            pr_err!(
+                "map_device: session {} exists with {io_queues} IO queues: \
+                 leave nr_io_queues={asked} out\n",
+                &*self.name
+            );
+            return Err(EINVAL);
+        }
         if request.nr_poll_queues == 0 && self.poll_queues == 0 {
             return Ok(());
         }
@@ -306,6 +315,7 @@ impl Session {
             name: self.name.to_str().map_err(|_| EINVAL)?,
             paths: &paths,
             port: request.dest_port,
+            io_queues: request.nr_io_queues,
             poll_queues: request.nr_poll_queues,
             settings: request.settings,
             events: self.watcher.clone(),
@@ -471,7 +481,7 @@ fn make_tags(rtrs: &Arc<rtrs_client::Session>, timeout_ms: u32) -> Result<Arc<Ta
     // One more for the tuples of protection information.
     let entries = limits::of_transfers(rtrs).segments_needed().wrapping_add(1);
     let config = TagSetConfig {
-        hw_queues: cpu::num_online_cpus(),
+        hw_queues: rtrs.io_queues(),
         poll_queues: rtrs.poll_queues(),
         depth: u32::from(rtrs.io_depth()).min(DEPTH_MAX),
         sg_entries: u16::try_from(entries)?,

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! [dest_port=N] sessname=S path=[src@|src,]dst ... device_path=P
-//!     [access_mode=ro|rw|migration] [nr_poll_queues=N|-1] [io_timeout_ms=N]
+//!     [access_mode=ro|rw|migration] [nr_poll_queues=N|-1] [nr_io_queues=N] [io_timeout_ms=N]
 //!     [max_reconnect_attempts=N] [reconnect_delay_ms=N] [fast_io_fail_tmo=SECONDS|off]
 //!     [heartbeat_interval_ms=N] [heartbeat_missed_max=N]
 //!     [pi=off|auto|require|crc64|t10]
@@ -51,6 +51,15 @@ use super::{
 /// The maximum length of the link name `device@session` (`NAME_MAX`).
 const LINK_NAME_MAX: usize = 255;
 
+/// The CPUs of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpus {
+    /// The number that are online.
+    pub online: u32,
+    /// The number that there may ever be.
+    pub possible: u32,
+}
+
 /// A checked line.
 ///
 /// # Invariants
@@ -67,8 +76,10 @@ pub struct MapRequest<'a> {
     pub dest_port: u16,
     /// The access mode of the device.
     pub access_mode: AccessMode,
-    /// The number of poll queues of a new session; `-1` was replaced by one per CPU.
+    /// The number of poll queues of a new session; `-1` was replaced by one per CPU that is online.
     pub nr_poll_queues: u32,
+    /// The number of IO queues of a new session; `None`: as many as it has by default.
+    pub nr_io_queues: Option<u32>,
     /// The settings of a new session.
     pub settings: Settings,
     /// The timeout of a request, after which its path fails, 1000 to 3600000 milliseconds; 0 is the
@@ -109,6 +120,8 @@ pub enum MapError<'a> {
     AccessMode(&'a [u8]),
     /// `nr_poll_queues=` is neither -1 nor 0 to the number of CPUs.
     PollQueues(&'a [u8]),
+    /// `nr_io_queues=` is not 1 to the number of CPUs, the second value.
+    IoQueues(&'a [u8], u32),
     /// A setting of the session is not valid.
     Setting(&'a [u8], SettingError),
     /// `io_timeout_ms=` is not 1000 to 3600000.
@@ -135,8 +148,8 @@ impl fmt::Display for MapError<'_> {
             MapError::Unknown(w) => write!(
                 f,
                 "unknown or empty option '{}': known are dest_port=, sessname=, path=, \
-                 device_path=, access_mode=, nr_poll_queues=, io_timeout_ms=, \
-                 max_reconnect_attempts=, reconnect_delay_ms=, fast_io_fail_tmo=, \
+                 device_path=, access_mode=, nr_poll_queues=, nr_io_queues=, \
+                 io_timeout_ms=, max_reconnect_attempts=, reconnect_delay_ms=, fast_io_fail_tmo=, \
                  heartbeat_interval_ms=, heartbeat_missed_max=, pi=",
                 Escaped(w)
             ),
@@ -175,6 +188,12 @@ impl fmt::Display for MapError<'_> {
                 "nr_poll_queues={} is not -1 or 0 up to the number of CPUs",
                 Escaped(n)
             ),
+            MapError::IoQueues(n, cpus) => write!(
+                f,
+                "nr_io_queues={} is not in 1..={cpus}, the number of CPUs: leave it out for \
+                 as many as fit this machine",
+                Escaped(n)
+            ),
             MapError::Setting(value, e) => write!(f, "'{}': {e}", Escaped(value)),
             MapError::IoTimeout(n) => {
                 write!(f, "io_timeout_ms={} is not in 1000..=3600000", Escaped(n))
@@ -204,9 +223,9 @@ fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> MapRequest<'a> {
-    /// Parses a line on a machine with `cpus` CPUs. Of a repeated option the last value is used,
-    /// but each has to be right.
-    pub fn parse(line: &'a [u8], cpus: u32) -> Result<Self, MapError<'a>> {
+    /// Parses a line on a machine with these CPUs. Of a repeated option the last value is used, but
+    /// each has to be right.
+    pub fn parse(line: &'a [u8], cpus: Cpus) -> Result<Self, MapError<'a>> {
         let (mut sess_name, mut device_path) = (None, None);
         let mut request = Self {
             line,
@@ -215,6 +234,7 @@ impl<'a> MapRequest<'a> {
             dest_port: DEFAULT_PORT,
             access_mode: AccessMode::default(),
             nr_poll_queues: 0,
+            nr_io_queues: None,
             settings: Settings::default(),
             io_timeout_ms: 0,
             pi: Choice::default(),
@@ -238,6 +258,7 @@ impl<'a> MapRequest<'a> {
                         AccessMode::parse(value).map_err(|_| MapError::AccessMode(value))?;
                 }
                 b"nr_poll_queues" => request.nr_poll_queues = poll_queues(value, cpus)?,
+                b"nr_io_queues" => request.nr_io_queues = Some(io_queues(value, cpus)?),
                 b"io_timeout_ms" => request.io_timeout_ms = io_timeout_ms(value)?,
                 b"pi" => request.pi = Choice::parse(value).map_err(|_| MapError::Pi(value))?,
                 _ => {
@@ -305,13 +326,21 @@ fn check_device_path(path: &[u8]) -> Result<(), MapError<'_>> {
     Ok(())
 }
 
-fn poll_queues(value: &[u8], cpus: u32) -> Result<u32, MapError<'_>> {
+fn poll_queues(value: &[u8], cpus: Cpus) -> Result<u32, MapError<'_>> {
     match text::parse_i32(value, 0) {
-        Ok(-1) => Some(cpus),
-        Ok(n) => u32::try_from(n).ok().filter(|n| *n <= cpus),
+        Ok(-1) => Some(cpus.online),
+        Ok(n) => u32::try_from(n).ok().filter(|n| *n <= cpus.possible),
         Err(_) => None,
     }
     .ok_or(MapError::PollQueues(value))
+}
+
+fn io_queues(value: &[u8], cpus: Cpus) -> Result<u32, MapError<'_>> {
+    let parsed = text::parse_i32(value, 10).ok();
+    let queues = parsed.and_then(|n| u32::try_from(n).ok());
+    // CPUs that come later may have queues already.
+    let within = queues.filter(|n| (1..=cpus.possible).contains(n));
+    within.ok_or(MapError::IoQueues(value, cpus.possible))
 }
 
 fn io_timeout_ms(value: &[u8]) -> Result<u32, MapError<'_>> {

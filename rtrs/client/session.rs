@@ -13,7 +13,6 @@ pub(crate) mod quarantine;
 pub(crate) mod settings;
 
 use kernel::{
-    cpu::nr_cpu_ids,
     new_mutex,
     prelude::*,
     str::{
@@ -40,6 +39,7 @@ use kernel_ext::sync::atomic::{
     Ordering, //
 };
 use kernel_ext::{
+    cpu::num_online_cpus,
     new_irq_lock,
     percpu::{
         Counter,
@@ -66,11 +66,11 @@ use rtrs_core::proto::{
     },
     handshake::ConnectError,
     info,
+    io_queues::io_queues,
     outage::FastIoFail,
     permit::Partition,
     policy::Policy,
     settings::Settings,
-    CONNECTIONS_MAX,
     DEFAULT_PORT,
     PATHS_MAX, //
 };
@@ -103,7 +103,10 @@ pub struct OpenParam<'a> {
     pub paths: &'a [PathAddrs],
     /// The server's port; 0 is the default, 1234.
     pub port: u16,
-    /// Connections whose completions are polled for, besides one for each CPU.
+    /// The number of IO queues, each of which is a connection of each path; `None`: one for each
+    /// online CPU, within `proto::io_queues`.
+    pub io_queues: Option<u32>,
+    /// Connections whose completions are polled for, besides those.
     pub poll_queues: u32,
     /// Time limits; they can be changed later.
     pub settings: Settings,
@@ -131,7 +134,7 @@ pub struct Session {
     name: CString,
     pub(crate) uuid: [u8; 16],
     port: u16,
-    cpus: u32,
+    io_queues: u32,
     poll_queues: u32,
     pub(crate) module: Arc<ModuleState>,
     /// A [`Partition`] of the session's chunks: of 0 before the first accept.
@@ -182,7 +185,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// - `EINVAL` for an invalid name or number of paths or poll queues,
+    /// - `EINVAL` for an invalid name or number of paths or queues,
     /// - `EEXIST` for a name that is in use,
     /// - the error of the first path that fails: `ECONNRESET`, `EHOSTUNREACH`, `ETIMEDOUT`,
     ///   `EINTR`, or the server's error,
@@ -222,11 +225,11 @@ impl Session {
 
     fn new(param: &OpenParam<'_>) -> Result<Arc<Self>> {
         let module = ModuleState::get()?;
-        let cpus = nr_cpu_ids();
-        let connections = param.poll_queues.checked_add(cpus).ok_or(EINVAL)?;
-        if connections >= u32::from(CONNECTIONS_MAX) {
-            return Err(EINVAL);
-        }
+        let io_queues = io_queues(param.io_queues, param.poll_queues, num_online_cpus());
+        let io_queues = io_queues.map_err(|e| {
+            pr_err!("session {}: {e}\n", param.name);
+            EINVAL
+        })?;
         let mut uuid = [0; 16];
         random::fill(&mut uuid);
         let name = CString::try_from_fmt(fmt!("{}", param.name))?;
@@ -242,7 +245,7 @@ impl Session {
                 name,
                 uuid,
                 port,
-                cpus,
+                io_queues,
                 poll_queues: param.poll_queues,
                 module,
                 partition: AtomicU32::new(Partition::new(0).to_word()),
@@ -386,16 +389,16 @@ impl Session {
         self.port
     }
 
-    /// Returns the number of connections of each path with completions in softirq, without the
-    /// admin connection.
-    pub(crate) fn cpu_connections(&self) -> u32 {
-        self.cpus
+    /// Returns the number of IO queues: connections of each path with completions in softirq,
+    /// without the admin connection.
+    pub fn io_queues(&self) -> u32 {
+        self.io_queues
     }
 
     /// Returns the number of connections of each path.
     pub(crate) fn connections(&self) -> u16 {
         // CAST: below CONNECTIONS_MAX, as `new` checked.
-        (self.cpus + self.poll_queues) as u16 + 1
+        (self.io_queues + self.poll_queues) as u16 + 1
     }
 
     /// Returns the number of the connection of a queue; of one that is not there, if there is no
@@ -403,9 +406,9 @@ impl Session {
     #[inline(always)]
     pub(crate) fn cid_of(&self, io_queue: IoQueue) -> usize {
         let queue = match io_queue {
-            IoQueue::Cpu(cpu) if cpu < self.cpus => cpu,
-            IoQueue::Cpu(cpu) => cpu.checked_rem(self.cpus).unwrap_or(0),
-            IoQueue::Poll(queue) => self.cpus.saturating_add(queue),
+            IoQueue::Cpu(cpu) if cpu < self.io_queues => cpu,
+            IoQueue::Cpu(cpu) => cpu.checked_rem(self.io_queues).unwrap_or(0),
+            IoQueue::Poll(queue) => self.io_queues.saturating_add(queue),
         };
         // The first one is that for admin messages. A number of 32 bits.
         (queue as usize).wrapping_add(1)
@@ -414,7 +417,7 @@ impl Session {
     /// Returns the CPU that a connection serves; the first two serve the first CPU.
     pub(crate) fn cpu_of(&self, cid: u16) -> u32 {
         let io = u32::from(cid).saturating_sub(1);
-        io.checked_rem(self.cpus).unwrap_or(0)
+        io.checked_rem(self.io_queues).unwrap_or(0)
     }
 
     pub(crate) fn policy(&self) -> Policy {

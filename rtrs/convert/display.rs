@@ -24,6 +24,7 @@ use crate::proto::{
         InfoError,
         NameError, //
     },
+    io_queues::TooManyQueues,
     params::ParamError,
     path::ClientState,
     policy::{
@@ -63,6 +64,7 @@ forward_display! {
     Refusal,
     SettingError,
     SettingText,
+    TooManyQueues,
     Unfit,
     UnknownPolicy,
 }

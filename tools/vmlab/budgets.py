@@ -25,7 +25,8 @@ from vmlab.patience import WAKE_SECONDS, is_debug_kernel
 # by side.
 MEASURED: dict[str, tuple[float, float]] = {
     "address_change": (0, 8), "addresses": (0, 2), "administration": (14, 0), "against_c": (10, 0),
-    "allocations": (7, 6), "crc32_umr": (0, 42), "dma": (20, 0), "documentation": (0, 38), "drain": (17, 8),
+    "allocations": (7, 6), "connections": (17, 6), "crc32_umr": (0, 42), "dma": (20, 0), "documentation": (0, 38),
+    "drain": (17, 8),
     "ec": (6, 53), "ec_by_hand": (0, 20), "ec_demo": (0, 75), "ec_events": (0, 28), "ec_members": (16, 80),
     "ec_memory": (0, 42), "ec_power": (0, 32), "ec_replay": (0, 68), "ec_servers": (0, 60), "ec_sysfs_fuzz": (0, 18),
     "ec_use": (0, 43),

@@ -308,7 +308,7 @@ impl<'a> Attempt<'a> {
                 pd
             }
         };
-        let polled = u32::from(cid) > path.session.cpu_connections();
+        let polled = u32::from(cid) > path.session.io_queues();
         let plan = self
             .plan(cid, device)
             .map_err(|e| PathError::Device(e.into()))?;

@@ -58,7 +58,7 @@ pub(crate) const ADMIN: usize = 0;
 /// The connections of a connected path. Senders read it under RCU; the path's teardown withdraws
 /// it and shuts it down.
 pub(crate) struct Connections {
-    /// The connections by number: the admin connection, those of the CPUs, those of the poll
+    /// The connections by number: the admin connection, those of the IO queues, those of the poll
     /// queues.
     list: KVec<Connection>,
     pub(crate) requests: Arc<RequestTable>,

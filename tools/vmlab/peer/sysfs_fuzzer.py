@@ -64,7 +64,7 @@ RANGES = {
     "max_memory_mib": (0, 2**32 - 2), "read_copy_max": (0, 65_536), "write_copy_max": (0, 65_536),
 }
 WRONG_WORDS = ("colour=red", "sessname=", "=", "device_path=../x", f"sessname={'s' * 255}", f"device_path={'d' * 256}",
-               "access_mode=w", "nr_poll_queues=99", "io_timeout_ms=999")
+               "access_mode=w", "nr_poll_queues=99", "nr_io_queues=0", "nr_io_queues=9999", "io_timeout_ms=999")
 
 
 class Chance(random.Random):
@@ -100,7 +100,8 @@ class Chance(random.Random):
         words = self.right_words()
         more = (f"path={self.address()}", "dest_port=1", f"nr_poll_queues={self.choice(('0', '1', '-1'))}",
                 f"io_timeout_ms={self.choice(NUMBERS)}", f"fast_io_fail_tmo={self.choice(('off', *NUMBERS))}",
-                f"heartbeat_interval_ms={self.choice(NUMBERS)}", *WRONG_WORDS)
+                f"heartbeat_interval_ms={self.choice(NUMBERS)}", f"nr_io_queues={self.choice(('1', '2'))}",
+                *WRONG_WORDS)
         if self.random() < 0.5:
             words += self.sample(more, self.randrange(1, 3))
         if self.random() < 0.2:

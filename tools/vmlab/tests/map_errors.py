@@ -43,6 +43,8 @@ TABLE = (
     Refusal(f"sessname=e1 {SERVER} device_path=ram0 nr_poll_queues=99", "EINVAL"),
     Refusal(f"sessname=e1 {SERVER} device_path=ram0 nr_poll_queues=-2", "EINVAL"),
     Refusal(f"sessname=e1 {SERVER} device_path=ram0 nr_poll_queues=x", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path=ram0 nr_io_queues=0", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path=ram0 nr_io_queues=4097", "EINVAL"),
     Refusal(f"sessname=a/b {SERVER} device_path=ram0", "EINVAL"),
     Refusal(f"dest_port=70000 sessname=e1 {SERVER} device_path=ram0", "EINVAL"),
     Refusal(f"dest_port=x sessname=e1 {SERVER} device_path=ram0", "EINVAL"),
@@ -60,6 +62,7 @@ TABLE_MAPPED = (
     Refusal(f"sessname=s2 {SERVER} device_path=ram0", "EPERM"),
     Refusal(f"sessname=s2 {SERVER} device_path=ram0 access_mode=rw", "EPERM"),
     Refusal(f"sessname=s1 {SERVER} device_path=ram1 nr_poll_queues=1", "EINVAL"),
+    Refusal(f"sessname=s1 {SERVER} device_path=ram1 nr_io_queues=2", "EINVAL"),
     Refusal("sessname=s1 device_path=nosuch", "ENOENT"),
 )
 

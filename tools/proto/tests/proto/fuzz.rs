@@ -110,7 +110,7 @@ fn seeds() -> Vec<Vec<u8>> {
             .as_bytes()
             .to_vec(),
         b"dest_port=1 sessname=s path=ip:10.0.0.1@ip:fd00::1 path=gid:fe80::1 \
-          device_path=/dev/ram0 access_mode=ro nr_poll_queues=-1\n"
+          device_path=/dev/ram0 access_mode=ro nr_poll_queues=-1 nr_io_queues=2\n"
             .to_vec(),
         b"ip:::ffff:192.0.2.1".to_vec(),
         b"gid:fe80:0000:0000:0000:0002:c903:00ef:5ab1".to_vec(),

@@ -42,6 +42,7 @@ mod identity;
 mod imm;
 mod info;
 mod invalidation;
+mod io_queues;
 mod io_state;
 mod map;
 mod memory;

@@ -9,6 +9,7 @@ use proto::{
         access::AccessMode,
         map::{
             link_name,
+            Cpus,
             MapError,
             MapRequest, //
         },
@@ -19,7 +20,10 @@ use proto::{
     }, //
 };
 
-const CPUS: u32 = 4;
+const CPUS: Cpus = Cpus {
+    online: 3,
+    possible: 4,
+};
 
 /// The smallest line that is complete.
 const LEAST: &str = "sessname=s path=ip:10.0.0.1 device_path=/dev/ram0";
@@ -224,11 +228,27 @@ fn a_session_may_have_128_paths_and_no_more() {
 
 #[test]
 fn poll_queues_are_up_to_one_a_cpu() {
-    for (given, queues) in [("0", 0), ("1", 1), ("4", 4), ("-1", CPUS)] {
+    for (given, queues) in [("0", 0), ("1", 1), ("4", 4), ("-1", CPUS.online)] {
         let line = format!("{LEAST} nr_poll_queues={given}");
         assert_eq!(parse(&line).unwrap().nr_poll_queues, queues);
     }
     assert_eq!(errno(&format!("{LEAST} nr_poll_queues=5")), Errno::EINVAL);
+}
+
+#[test]
+fn io_queues_are_up_to_one_a_cpu_that_may_come() {
+    assert_eq!(parse(LEAST).unwrap().nr_io_queues, None);
+    for (given, queues) in [("1", 1), ("3", 3), ("4", 4), ("004", 4)] {
+        let line = format!("{LEAST} nr_io_queues={given}");
+        assert_eq!(parse(&line).unwrap().nr_io_queues, Some(queues));
+    }
+    for wrong in ["0", "-1", "5", "4294967297", "0x2", "two"] {
+        let line = format!("{LEAST} nr_io_queues={wrong}");
+        assert_eq!(errno(&line), Errno::EINVAL, "{wrong}");
+        let shown = parse(&line).unwrap_err().to_string();
+        let cure = "is not in 1..=4, the number of CPUs: leave it out";
+        assert!(shown.contains(cure), "{shown}");
+    }
 }
 
 #[test]
@@ -264,7 +284,7 @@ proptest! {
         paths in prop::collection::vec((prop::option::of(any::<u32>()), any::<u128>()), 0..9),
         device in "[a-z/][a-z/_-]{0,60}",
         mode in 0..3u8,
-        polls in -1..=CPUS as i32,
+        polls in -1..=CPUS.possible as i32,
     ) {
         let mode = AccessMode::from_wire(mode).unwrap();
         let mut words = Vec::new();
@@ -290,7 +310,8 @@ proptest! {
         prop_assert_eq!(m.device_path, device.as_bytes());
         prop_assert_eq!(m.dest_port, port.unwrap_or(1234));
         prop_assert_eq!(m.access_mode, mode);
-        prop_assert_eq!(m.nr_poll_queues, if polls < 0 { CPUS } else { polls as u32 });
+        let all = CPUS.online;
+        prop_assert_eq!(m.nr_poll_queues, if polls < 0 { all } else { polls as u32 });
         prop_assert_eq!(m.paths().collect::<Vec<_>>(), paths);
     }
 }

@@ -14,6 +14,7 @@ use proto::{
         },
         map::{
             link_name,
+            Cpus,
             MapRequest, //
         },
         message::{
@@ -285,10 +286,15 @@ pub(crate) fn answers(bytes: &[u8]) {
 
 /// A client reads a line written to `map_device`.
 pub(crate) fn map(bytes: &[u8]) {
-    match MapRequest::parse(bytes, 8) {
+    let cpus = Cpus {
+        online: 8,
+        possible: 16,
+    };
+    match MapRequest::parse(bytes, cpus) {
         Ok(m) => {
             assert_eq!(m.paths().count(), m.path_count);
-            assert!(m.path_count <= 128 && m.nr_poll_queues <= 8);
+            assert!(m.path_count <= 128 && m.nr_poll_queues <= 16);
+            assert!(m.nr_io_queues.is_none_or(|n| (1..=16).contains(&n)));
             assert!((1..255).contains(&m.sess_name.len()));
             assert!((1..255).contains(&m.device_path.len()));
             let mut out = [0; 256];

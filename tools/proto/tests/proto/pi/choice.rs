@@ -12,6 +12,7 @@ use proto::{
             Server, //
         },
         map::{
+            Cpus,
             MapError,
             MapRequest, //
         },
@@ -176,9 +177,13 @@ fn a_device_is_mapped_with_what_the_user_has_chosen() {
 
 #[test]
 fn map_device_knows_pi() {
+    let cpus = Cpus {
+        online: 4,
+        possible: 4,
+    };
     let parse = |more: &'static str| {
         let line = format!("sessname=s path=ip:10.0.0.1 device_path=d {more}").leak();
-        MapRequest::parse(line.as_bytes(), 4).map(|request| request.pi)
+        MapRequest::parse(line.as_bytes(), cpus).map(|request| request.pi)
     };
     assert_eq!(parse(""), Ok(Choice::Off));
     assert_eq!(parse("pi=crc64"), Ok(Choice::Format(Format::Crc64)));
