@@ -470,7 +470,8 @@ impl Reader {
             self.content.witness(host.id(), &live);
             host.set_did_agree(self.closed.agrees(&live));
         }
-        while let Some(ticket) = self.content.ticket(id, host.id()) {
+        let mut permit = self.content.ticket(id, host.id());
+        while let Some(ticket) = permit {
             let live = self.with_turn(|turn| {
                 turn.within(epoch, Request::Read, || {
                     let mut source = turn.source(fd);
@@ -487,9 +488,10 @@ impl Reader {
             match verdict {
                 Verdict::Accepted => return Ok(true),
                 Verdict::Outdated => return Ok(false),
-                Verdict::Again => {
+                Verdict::Again(next) => {
                     host.set_did_agree(false);
                     batch::rewind_all(batch);
+                    permit = Some(next);
                 }
             }
         }

@@ -27,7 +27,9 @@
 //! bytes are accepted ([`Label::judge`]), and the answer must be the one from before the read. The
 //! first read from a gfsd has no answer before it, unless the driver asks for one
 //! ([`Label::asks_first`]). gfmd has told size and time too, as the last writer left them: where
-//! the gfsd tells the same behind a first read, nothing was written in between either. Pages
+//! the gfsd tells the same behind a first read, nothing was written in between either. Bytes that
+//! were written meanwhile are read again at once, by the same descriptor: to open it anew takes
+//! time, in which a writer that keeps the file open writes once more. Pages
 //! that one gfsd has given are therefore of one state of its file. Pages of two gfsds can differ
 //! while a writer has the file open on one of them; the first open after its close drops both.
 //!
@@ -53,6 +55,9 @@ const WITNESSES_MAX: usize = 8;
 /// The number of bytes up to which a first read may have to be read again, in place of a question
 /// before it.
 const UNASKED_BYTES_MAX: usize = 64 << 10;
+
+/// The number of times that a descriptor's bytes are read again at once, while they are written.
+const READS_AGAIN_MAX: u8 = 15;
 
 /// The state of a content that gfmd has told with its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +143,10 @@ pub struct Ticket {
     host: HostId,
     /// The gfsd has told of the content before the read.
     is_witnessed: bool,
+    /// The file that the descriptor was opened for, and the process in which it was seen last.
+    opened: (FileId, u32),
+    /// The number of reads by this descriptor that may follow this one.
+    left: u8,
 }
 
 /// Whether bytes that were read may fill pages.
@@ -145,10 +154,11 @@ pub struct Ticket {
 pub enum Verdict {
     /// The bytes are of the content.
     Accepted,
-    /// The bytes may be of several states of the file. Read again: what the gfsd has told now
-    /// stands before that read.
-    Again,
-    /// The content has changed: the file has to be opened again.
+    /// The bytes may be of several states of the file. Read again at once, by this ticket: what the
+    /// gfsd has told now stands before that read.
+    Again(Ticket),
+    /// The content is another one than that of the descriptor, or is written faster than it is
+    /// read: the file has to be opened again.
     Outdated,
 }
 
@@ -388,23 +398,38 @@ impl Label {
     /// Permits a read from this gfsd by a descriptor that was opened for `id`; `None` if its bytes
     /// are not those of the label: it has to be opened again.
     pub fn ticket(&self, id: FileId, host: HostId) -> Option<Ticket> {
-        (id == self.id()).then_some(Ticket {
+        (id == self.id()).then_some(self.permit(host, READS_AGAIN_MAX))
+    }
+
+    fn permit(&self, host: HostId, left: u8) -> Ticket {
+        Ticket {
             changes: self.changes,
             host,
             is_witnessed: self.knows(host),
-        })
+            opened: self.opened(),
+            left,
+        }
+    }
+
+    fn opened(&self) -> (FileId, u32) {
+        (self.observed.id, self.observed.asked.epoch)
     }
 
     /// Takes what the gfsd tells behind a read that is complete, and returns whether its bytes may
     /// fill pages. `closed` is what gfmd has told with the descriptor.
     pub fn judge(&mut self, ticket: Ticket, live: &LiveAttr, closed: &Closed) -> Verdict {
         self.witness(ticket.host, live);
-        if ticket.changes != self.changes {
-            return Verdict::Outdated;
+        let is_same = ticket.changes == self.changes;
+        if is_same && (ticket.is_witnessed || closed.agrees(live)) {
+            return Verdict::Accepted;
         }
-        match ticket.is_witnessed || closed.agrees(live) {
-            true => Verdict::Accepted,
-            false => Verdict::Again,
+        // A write in place is no reason to open the file again. Not before the next read there was
+        // time for another write: it would be compared with what was told before that.
+        match ticket.left.checked_sub(1) {
+            Some(left) if ticket.opened == self.opened() => {
+                Verdict::Again(self.permit(ticket.host, left))
+            }
+            _ => Verdict::Outdated,
         }
     }
 }

@@ -257,30 +257,79 @@ fn first_bytes_count_if_the_gfsd_agrees_with_gfmd() {
     };
     let (id, one, two) = (file(3, 1).id, HostId(1), HostId(2));
     let fresh = Label::new(file(3, 1));
-    for (told, verdict) in [
-        (live(10, 1), Verdict::Accepted),
-        (live(11, 1), Verdict::Again),
-        (live(10, 2), Verdict::Again),
+    for (told, is_accepted) in [
+        (live(10, 1), true),
+        (live(11, 1), false),
+        (live(10, 2), false),
     ] {
         let mut label = fresh;
         let ticket = label.ticket(id, one).unwrap();
-        assert_eq!(label.judge(ticket, &told, &closed), verdict);
+        let verdict = label.judge(ticket, &told, &closed);
+        assert_eq!(
+            (verdict == Verdict::Accepted, again(verdict).is_none()),
+            (is_accepted, is_accepted)
+        );
         // The next read has an answer before it.
         let ticket = label.ticket(id, one).unwrap();
         let mut written = label;
         assert_eq!(label.judge(ticket, &told, &closed), Verdict::Accepted);
-        let later = written.judge(ticket, &live(10, 3), &closed);
-        assert_eq!(later, Verdict::Outdated);
+        assert!(again(written.judge(ticket, &live(10, 3), &closed)).is_some());
     }
     // What another reader has learned of the gfsd meanwhile was not known before this read.
     let mut label = fresh;
     let ticket = label.ticket(id, one).unwrap();
     assert_eq!(label.witness(one, &live(10, 2)), Change::Same);
-    assert_eq!(label.judge(ticket, &live(10, 2), &closed), Verdict::Again);
+    assert!(again(label.judge(ticket, &live(10, 2), &closed)).is_some());
     // Another gfsd is another file.
     let ticket = label.ticket(id, two).unwrap();
-    assert_eq!(label.judge(ticket, &live(10, 2), &closed), Verdict::Again);
+    assert!(again(label.judge(ticket, &live(10, 2), &closed)).is_some());
     assert_eq!(fresh.ticket(FileId { inum: 7, gen: 4 }, one), None);
+}
+
+/// Returns the ticket of the read that follows at once.
+fn again(verdict: Verdict) -> Option<Ticket> {
+    match verdict {
+        Verdict::Again(next) => Some(next),
+        _ => None,
+    }
+}
+
+#[test]
+fn bytes_that_are_written_meanwhile_are_read_again_at_once() {
+    let live = |nsec| LiveAttr {
+        size: 10,
+        atime: Time { sec: 0, nsec: 0 },
+        mtime: Time { sec: 5, nsec },
+    };
+    let closed = Closed {
+        size: 10,
+        mtime: live(1).mtime,
+    };
+    let id = file(3, 1).id;
+    let mut label = Label::new(file(3, 1));
+    label.witness(HOST, &live(1));
+    let first = label.ticket(id, HOST).unwrap();
+    let next = again(label.judge(first, &live(2), &closed)).expect("a read at once");
+    // By what was told behind the last read, whatever was written before it.
+    assert_eq!(label.judge(next, &live(2), &closed), Verdict::Accepted);
+
+    let mut next = Some(first);
+    let mut reads = 0;
+    while let Some(ticket) = next {
+        reads += 1;
+        next = again(label.judge(ticket, &live(10 + reads), &closed));
+    }
+    assert!((2..100).contains(&reads), "not without end: {reads}");
+
+    // A descriptor of another content than that of the label is of no use, nor is one of a process
+    // of gfmd that is gone.
+    for seen in [file(4, 1), file(3, 2)] {
+        let ticket = label.ticket(id, HOST).unwrap();
+        let mut other = label;
+        other.observe(seen, None);
+        let verdict = other.judge(ticket, &live(200), &closed);
+        assert_eq!(verdict, Verdict::Outdated, "{seen:?}");
+    }
 }
 
 #[test]

@@ -91,6 +91,22 @@ fn what_gfmd_keeps_open_for_silent_gfsds_fails_no_read() {
     }
 }
 
+#[test]
+fn a_file_that_a_writer_keeps_open_is_read() {
+    for pause_ms in [20, 50, 500, 5000] {
+        for seed in 0..2 {
+            let options = Options {
+                writes_on_ms: Some(pause_ms),
+                ..Options::default()
+            };
+            let world = World::run(seed, options);
+            assert_eq!(world.jobs_failed, 0, "{seed}");
+            let jobs = world.jobs_done;
+            assert!(jobs > 1000, "{jobs} jobs, a write each {pause_ms} ms");
+        }
+    }
+}
+
 /// Whether a run of a broken client ends with this complaint within some seeds.
 fn is_found(options: Options, complaint: &str) -> bool {
     (0..400).any(|seed| {

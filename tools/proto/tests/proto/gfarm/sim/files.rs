@@ -119,6 +119,24 @@ impl Files {
         }
     }
 
+    /// A writer that never closes a file writes one of its pages in place.
+    pub(crate) fn write_on(&mut self, file: usize, chance: &mut Chance) {
+        let [host, ..] = self.hosts(file)[..] else {
+            panic!("f{file} is nowhere");
+        };
+        self.files[file].writer = Some((host, 1));
+        self.write_page(file, host, chance);
+    }
+
+    fn write_page(&mut self, file: usize, host: usize, chance: &mut Chance) {
+        (self.writes, self.clock) = (self.writes + 1, self.clock + 1);
+        let object = &mut self.objects[self.replicas[host][&file]];
+        let page = chance.below(object.pages.len());
+        object.pages[page] = self.writes;
+        object.mtime = self.clock;
+        object.states.push(object.pages.clone());
+    }
+
     /// A writer takes a step: it opens a file, writes a page in place, or closes it.
     pub(crate) fn write(
         &mut self,
@@ -137,16 +155,12 @@ impl Files {
         if !is_up(host) {
             return;
         }
-        let object = &mut self.objects[self.replicas[host][&file]];
         if left > 0 {
-            (self.writes, self.clock) = (self.writes + 1, self.clock + 1);
-            let page = chance.below(object.pages.len());
-            object.pages[page] = self.writes;
-            object.mtime = self.clock;
-            object.states.push(object.pages.clone());
+            self.write_page(file, host, chance);
             self.files[file].writer = Some((host, left - 1));
             return;
         }
+        let object = &self.objects[self.replicas[host][&file]];
         let (pages, mtime) = (object.pages.clone(), object.mtime);
         let closed = &mut self.files[file];
         (closed.gen, closed.writer, closed.mtime) = (closed.gen + 1, None, mtime);

@@ -246,9 +246,12 @@ impl Client {
         }
         match verdict {
             None => self.read_on(world, reader),
-            Some(Verdict::Again) if !world.options.trusts_first => {
+            Some(Verdict::Again(next))
+                if !world.options.trusts_first || inode.label.changes() != changes =>
+            {
                 world.read_again += 1;
-                self.read_on(world, reader);
+                self.readers[reader].ticket = Some(next);
+                self.ask_read(world, reader);
             }
             Some(Verdict::Outdated) => {
                 let failed = failure(world, Fault::malformed("gen"));
@@ -343,6 +346,10 @@ impl Client {
         }
         self.readers[reader].ticket = ticket;
         self.readers[reader].asked = 1 + world.chance.below(3);
+        self.ask_read(world, reader);
+    }
+
+    fn ask_read(&mut self, world: &mut World, reader: usize) {
         let read = self.pread(reader);
         let id = self.readers[reader].conn.unwrap();
         self.ask(world, id, Ask::Read, request(&read));

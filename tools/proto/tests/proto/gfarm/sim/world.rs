@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) faults: bool,
     /// Files are written meanwhile.
     pub(crate) writes: bool,
+    /// A writer keeps a file open and writes at this pace, in milliseconds.
+    pub(crate) writes_on_ms: Option<u64>,
     /// Processes of gfsds stop for good, one after the other, with what they have open.
     pub(crate) silences: bool,
     /// This server (0 is gfmd) dies at this message, counted from 0.
@@ -56,6 +58,9 @@ const FAULTS_UNTIL_MS: u64 = 20_000;
 const SILENCES_UNTIL_MS: u64 = 60_000;
 const SILENCE_MS: u64 = 600;
 
+/// The time for which a writer that keeps a file open writes, in milliseconds.
+const WRITES_UNTIL_MS: u64 = 60_000;
+
 /// The time by which a run is over.
 const END_MS: u64 = 400_000;
 
@@ -75,6 +80,7 @@ enum Event {
     Fault,
     Silence,
     Write,
+    WriteOn,
 }
 
 pub(crate) struct World {
@@ -132,9 +138,12 @@ impl World {
         if options.writes {
             world.after(50, Event::Write);
         }
+        if let Some(pause_ms) = options.writes_on_ms {
+            world.after(pause_ms, Event::WriteOn);
+        }
         client.begin(&mut world);
         let jobs = if options.jobs == 0 { 40 } else { options.jobs };
-        while world.jobs_done < jobs || world.is_faulty() || world.falls_silent() {
+        while world.jobs_done < jobs || world.goes_on() {
             let Some(Reverse((at_ms, _, event))) = world.agenda.pop() else {
                 panic!("seed {seed}: nothing is left to happen: {client:?}");
             };
@@ -143,6 +152,12 @@ impl World {
             world.happen(event, &mut client);
         }
         world
+    }
+
+    /// Returns whether something still happens to what is read.
+    fn goes_on(&self) -> bool {
+        let is_written = self.options.writes_on_ms.is_some() && self.now_ms < WRITES_UNTIL_MS;
+        self.is_faulty() || self.falls_silent() || is_written
     }
 
     /// Returns whether faults still happen; readers go on meanwhile.
@@ -252,6 +267,10 @@ impl World {
                 self.after(if is_new { SILENCE_MS } else { 1 }, Event::Silence);
             }
             Event::Silence => {}
+            Event::WriteOn => {
+                self.servers.files.write_on(0, &mut self.chance);
+                self.after(self.options.writes_on_ms.unwrap(), Event::WriteOn);
+            }
             Event::Write => {
                 let up = self.servers.up;
                 let file = self.chance.below(FILES);
