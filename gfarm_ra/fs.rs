@@ -145,7 +145,8 @@ impl FileSystem for Gfarm {
     fn holds(mount: &Mount, name: &Met) -> bool {
         let options = mount.options();
         // When a file was opened last is known to its data. With `nocto` it may be not long ago.
-        name::holds(options, name, || options.is_nocto())
+        let asks = || mount.judge(name.user) == Ok(Judge::Server) && !options.is_nocto();
+        name::holds(options, name, asks)
     }
 
     fn judge(mount: &Mount, user: u32, age_ms: u64) -> Option<Judge> {

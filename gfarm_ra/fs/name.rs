@@ -10,6 +10,7 @@ use kernel_ext::errno::ESTALE;
 use vfs_ext::{
     Inode,
     InodeRef,
+    Judge,
     Kind,
     Met,
     Name,
@@ -117,12 +118,13 @@ pub(super) fn revalidate(dir: &Inode<Gfarm>, name: &Name<'_, Gfarm>) -> Result<V
         age_ms: name.age_ms,
         is_forced: name.is_forced,
         is_opened: name.is_opened,
+        user: name.user,
     };
-    let is_granted = || {
-        name.inode
-            .is_some_and(|file| file.data().is_granted(options))
+    let asks = || {
+        let is_granted = |file: &Inode<Gfarm>| file.data().is_granted(options);
+        mount.judge(name.user) == Ok(Judge::Server) && !name.inode.is_some_and(is_granted)
     };
-    if holds(options, &met, is_granted) {
+    if holds(options, &met, asks) {
         return Ok(Validity::Assumed);
     }
     let now = mount
@@ -135,12 +137,13 @@ pub(super) fn revalidate(dir: &Inode<Gfarm>, name: &Name<'_, Gfarm>) -> Result<V
     }
 }
 
-/// Returns whether a name is taken to hold, without a question here. `is_granted` tells of a file
-/// whether it is opened without a question.
-pub(super) fn holds(options: &Options, name: &Met, is_granted: impl FnOnce() -> bool) -> bool {
+/// Returns whether a name is taken to hold, without a question here. `asks` tells of a file whether
+/// its open asks gfmd before the task is refused it: one that gfmd does not judge may be refused by
+/// the mode of the file that the name has led to.
+pub(super) fn holds(options: &Options, name: &Met, asks: impl FnOnce() -> bool) -> bool {
     let is_file = name.kind == Some(Kind::Regular);
     // The open asks by this name itself, and finds out if it leads to another file now.
-    let is_asked = name.is_opened && is_file && !is_granted();
+    let is_asked = name.is_opened && is_file && asks();
     // Where there was no file, nothing but the question here finds one.
     let is_missed = name.is_opened && name.kind.is_none() && !options.is_nocto();
     let is_young = is_within(name.age_ms.into(), options.get(Setting::Actimeo));

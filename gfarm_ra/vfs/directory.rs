@@ -40,6 +40,8 @@ pub struct Name<'a, T: FileSystem> {
     /// Whether what it names is opened next. If that fails with `ESTALE`, the path walk comes again
     /// with `is_forced`.
     pub is_opened: bool,
+    /// The user of the task, as [`Access::user`](super::Access::user).
+    pub user: u32,
 }
 
 /// Whether what the kernel remembers of a name holds.

@@ -99,8 +99,8 @@ impl Access {
             read: bits & bindings::MAY_READ != 0,
             write: bits & bindings::MAY_WRITE != 0,
             execute: bits & bindings::MAY_EXEC != 0,
-            // SAFETY: By the type invariants, this is an inode.
-            user: unsafe { raw::vfs_ext_helper_fsuid(inode.as_raw()) },
+            // SAFETY: By the type invariants, this is an inode, which has a super block.
+            user: unsafe { raw::vfs_ext_helper_fsuid((*inode.as_raw()).i_sb) },
         }
     }
 }

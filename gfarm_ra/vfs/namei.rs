@@ -302,6 +302,7 @@ impl<T: FileSystem> DentryOps<T> {
                 age_ms: raw::vfs_ext_helper_dentry_age_ms(dentry),
                 is_forced: flags & raw::VFS_EXT_LOOKUP_REVAL != 0,
                 is_opened: flags & raw::VFS_EXT_LOOKUP_OPEN != 0,
+                user: raw::vfs_ext_helper_fsuid((*dentry).d_sb),
             };
             (Inode::<T>::from_raw(dir), name)
         };

@@ -32,6 +32,8 @@ pub struct Met {
     pub is_forced: bool,
     /// Whether what it names is opened next, as [`Name::is_opened`](super::Name::is_opened).
     pub is_opened: bool,
+    /// The user of the task, as [`Name::user`](super::Name::user).
+    pub user: u32,
 }
 
 /// Returns whether the name of `dentry` holds, for `d_revalidate()`.
@@ -50,6 +52,7 @@ pub(super) unsafe fn holds<T: FileSystem>(dentry: *mut bindings::dentry, flags: 
             age_ms: raw::vfs_ext_helper_dentry_age_ms(dentry),
             is_forced: flags & raw::VFS_EXT_LOOKUP_REVAL != 0,
             is_opened: flags & raw::VFS_EXT_LOOKUP_OPEN != 0,
+            user: raw::vfs_ext_helper_fsuid((*dentry).d_sb),
         };
         let mounted = Mounted::<T>::under_rcu((*dentry).d_sb);
         mounted.is_some_and(|mounted| T::holds(&mounted.data(), &met))
@@ -72,7 +75,7 @@ pub(super) unsafe fn may<T: FileSystem>(
             return false;
         };
         let (user, age_ms) = (
-            raw::vfs_ext_helper_fsuid(inode),
+            raw::vfs_ext_helper_fsuid((*inode).i_sb),
             raw::vfs_ext_helper_inode_age_ms(inode),
         );
         T::judge(&mounted.data(), user, age_ms).is_some_and(|judge| {

@@ -89,7 +89,7 @@ int vfs_ext_helper_super_setup(struct super_block *sb, const struct dentry_opera
 u32 vfs_ext_helper_super_minor(const struct super_block *sb);
 void vfs_ext_helper_fail(struct fs_context *fc, const char *name, const char *what);
 void vfs_ext_helper_mounter(const struct fs_context *fc, u32 *uid, u32 *gid);
-u32 vfs_ext_helper_fsuid(const struct inode *inode);
+u32 vfs_ext_helper_fsuid(const struct super_block *sb);
 u32 vfs_ext_helper_name(const struct qstr *name, const unsigned char **bytes);
 const struct qstr *vfs_ext_helper_dentry_name(const struct dentry *dentry);
 struct dentry *vfs_ext_helper_file_dentry(const struct file *file);

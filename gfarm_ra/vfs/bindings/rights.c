@@ -7,9 +7,9 @@
 #include "helpers.h"
 
 /* The user of the current task, as the mount's user namespace numbers users; -1 if it has none there. */
-u32 vfs_ext_helper_fsuid(const struct inode *inode)
+u32 vfs_ext_helper_fsuid(const struct super_block *sb)
 {
-	return from_kuid(inode->i_sb->s_user_ns, current_fsuid());
+	return from_kuid(sb->s_user_ns, current_fsuid());
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_fsuid);
 

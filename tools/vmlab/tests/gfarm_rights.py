@@ -75,6 +75,20 @@ def test_rights_are_those_of_the_moment(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=240)
+def test_who_is_let_in_is_asked_by_the_name(vm: Lab) -> None:
+    """A log that others may not read is renamed, and known by its new name: the next one, which they may read, is."""
+    gfarm = gfarm_mount.start(vm)
+    with gfarm.fuse() as folder, mounted(gfarm, "allow_other,actimeo=1") as mount:
+        gfarm.run(f"echo first > {folder}/log; chmod 600 {folder}/log")
+        denied(gfarm, "bob", f"cat {mount.at}/log", "the first one")
+        gfarm.run(f"mv {folder}/log {folder}/log.1; echo next > {folder}/log; chmod 644 {folder}/log")
+        gfarm.run(f"stat {mount.at}/log.1; sleep 1.1")
+        eq(said(gfarm, "bob", f"cat {mount.at}/log"), "next", "the next one")
+        denied(gfarm, "bob", f"cat {mount.at}/log.1", "the first one, by its new name")
+        gfarm.run(f"rm {folder}/log {folder}/log.1")
+
+
+@needs(machines=1, timeout=240)
 def test_users_have_their_rights(vm: Lab) -> None:
     """A private file is opened by its owner's mount only; uid= and gid= show all files as one user's; what belongs to
     nobody here is nobody's."""
