@@ -106,7 +106,7 @@ impl OpenFile {
             }
             Some(file) => {
                 client
-                    .attributes(&place, |seen| mount.told(seen))
+                    .permit(&place, |seen| mount.told(seen))
                     .and_then(|told| inode::observe(inode, &told, &place))
                     .map_err(inode::stale_if_gone)?;
                 file

@@ -144,10 +144,32 @@ impl Client {
         place: &Arc<Place>,
         take: impl FnOnce(&Seen<'_>) -> R,
     ) -> Result<R> {
-        let call = Call::new(Kind::Attributes, place.path(None)?)?;
+        self.ask_attributes(Kind::Attributes, place, take)
+    }
+
+    /// Asks whether the user may read a file. Its attributes are given to `take`.
+    ///
+    /// # Errors
+    ///
+    /// Returns those of [`Self::attributes`], and `EACCES`.
+    pub(crate) fn permit<R>(
+        &self,
+        place: &Arc<Place>,
+        take: impl FnOnce(&Seen<'_>) -> R,
+    ) -> Result<R> {
+        self.ask_attributes(Kind::Permission, place, take)
+    }
+
+    fn ask_attributes<R>(
+        &self,
+        kind: Kind,
+        place: &Arc<Place>,
+        take: impl FnOnce(&Seen<'_>) -> R,
+    ) -> Result<R> {
+        let call = Call::new(kind, place.path(None)?)?;
         let mut take = Some(take);
         let mut result = None;
-        self.ask(&call, Kind::Attributes, |part, asked| {
+        self.ask(&call, kind, |part, asked| {
             match part {
                 Part::Attr(attr) if !place.is_inum(attr.id.inum) => return Err(ESTALE),
                 Part::Attr(attr) => {

@@ -65,6 +65,8 @@ use super::{
 pub enum Kind {
     /// The attributes of the object.
     Attributes,
+    /// The attributes of the file, if the user may read it: no descriptor is left open.
+    Permission,
     /// The target of the symbolic link.
     Link,
     /// The entries of the directory.
@@ -87,7 +89,7 @@ impl Kind {
     /// Returns how statistics name it.
     pub const fn request(self) -> Request {
         match self {
-            Self::Attributes => Request::Attributes,
+            Self::Attributes | Self::Permission => Request::Attributes,
             Self::Link => Request::Link,
             Self::List { .. } => Request::List,
             Self::Open => Request::Open,
@@ -155,7 +157,7 @@ impl<'n> Question<'n> {
     /// Returns the request that opens the object, if it is not the root.
     fn open(&self) -> Option<Open<'n>> {
         self.object().map(|name| match self.kind {
-            Kind::List { .. } | Kind::Open => Open::to_read(name),
+            Kind::List { .. } | Kind::Open | Kind::Permission => Open::to_read(name),
             _ => Open::to_look_up(name),
         })
     }
@@ -164,7 +166,7 @@ impl<'n> Question<'n> {
     const fn verified(&self) -> Option<VerifyType> {
         match self.kind {
             Kind::List { .. } => Some(VerifyType(FileType::Directory)),
-            Kind::Open => Some(VerifyType(FileType::Regular)),
+            Kind::Open | Kind::Permission => Some(VerifyType(FileType::Regular)),
             _ => None,
         }
     }
@@ -192,7 +194,7 @@ impl<'n> Question<'n> {
             verify.encode(to);
         }
         match self.kind {
-            Kind::Attributes => Fstat.encode(to),
+            Kind::Attributes | Kind::Permission => Fstat.encode(to),
             Kind::Link => Readlink.encode(to),
             Kind::List { at, max } => {
                 if at != 0 {
@@ -340,7 +342,9 @@ impl Answer {
             (Stage::Position, _) => Seek(0).decode(from).map(|_| Part::Done),
             (Stage::Body, Kind::Link) => Readlink.decode(from).map(Part::Link),
             (Stage::Body, Kind::Usage) => Statfs.decode(from).map(Part::Usage),
-            (Stage::Body, Kind::Attributes | Kind::Open) => Fstat.decode(from).map(Part::Attr),
+            (Stage::Body, Kind::Attributes | Kind::Permission | Kind::Open) => {
+                Fstat.decode(from).map(Part::Attr)
+            }
             (Stage::Count, kind) => {
                 decode_status(from)?;
                 let max = match kind {

@@ -75,6 +75,26 @@ def test_rights_are_those_of_the_moment(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=240)
+def test_gfmd_judges_each_open_of_a_file_that_is_open(vm: Lab) -> None:
+    """The mount's user, whom gfmd judges, opens no file whose right is revoked, also while others have it open; with
+    nocto neither does who comes after them, as far as what was granted is not younger than actimeo=."""
+    gfarm = gfarm_mount.start(vm)
+    for options in ("actimeo=1", "nocto,actimeo=1"):
+        gfarm.put(b"hers", "/held")
+        gfarm.run("gfchmod 644 /held")
+        with mounted(gfarm, options, user="alice") as mount:
+            hold = f"exec 3< held; touch {SIGNS}.in; until [ -e {SIGNS}.go ]; do sleep 0.05; done; cat <&3"
+            job = vm.server.start_job(f"cd {mount.at}; bash -c {shlex.quote(hold)}", 60)
+            gfarm.run(f"until [ -e {SIGNS}.in ]; do sleep 0.05; done; cat {mount.at}/held")
+            gfarm.run("gfchmod 600 /held; sleep 1.1")
+            mount.fails("cat held", DENIED)
+            gfarm.run(f"touch {SIGNS}.go")
+            eq(job.wait(60).out, "hers", "who has it open reads on")
+            mount.fails("cat held", DENIED)
+            gfarm.run(f"gfrm /held; rm {SIGNS}.in {SIGNS}.go")
+
+
+@needs(machines=1, timeout=240)
 def test_who_is_let_in_is_asked_by_the_name(vm: Lab) -> None:
     """A log that others may not read is renamed, and known by its new name: the next one, which they may read, is."""
     gfarm = gfarm_mount.start(vm)

@@ -116,6 +116,12 @@ fn a_question_walks_by_names() {
     let asks = asked(&question(Kind::Attributes, "/d1/d2/deep"));
     assert_eq!(asks, request(&Compound(deep)));
     assert_eq!(asked(&question(Kind::Attributes, "d1//d2/deep/")), asks);
+    // Whether it may be read, without a descriptor that would have to be closed.
+    let permission = (Base::Root, (Open::to_read(name("f")), REGULAR), Fstat);
+    assert_eq!(
+        asked(&question(Kind::Permission, "f")),
+        request(&Compound(permission))
+    );
     let link = (
         Base::Root,
         walk("d1"),
