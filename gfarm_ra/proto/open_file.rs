@@ -148,13 +148,21 @@ pub enum Effect {
     Release(Option<Descriptor>),
 }
 
+/// A gfsd that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Failed {
+    host: HostId,
+    /// The error if it does not accept the user or the key.
+    refusal: Option<Errno>,
+}
+
 /// An open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     state: State,
     descriptor: Option<Descriptor>,
-    /// The gfsds that have failed since the last progress, the last ones.
-    failed: [Option<HostId>; FAILED_MAX],
+    /// The gfsds that have failed since the last progress, the last one first.
+    failed: [Option<Failed>; FAILED_MAX],
     /// The time of the first failure since the last progress.
     since_ms: Option<u64>,
     backoff: Backoff,
@@ -191,7 +199,29 @@ impl OpenFile {
 
     /// Returns whether a gfsd has failed since the last progress: another one is preferred.
     pub fn has_failed(&self, host: HostId) -> bool {
-        self.failed.contains(&Some(host))
+        let mut failed = self.failed.iter().flatten();
+        failed.any(|failed| failed.host == host)
+    }
+
+    /// Returns the error with which a gfsd has refused the user, if the others have, too: nothing
+    /// is left to be waited for.
+    fn refusal(&self, host: HostId) -> Option<Errno> {
+        let failed = || self.failed.iter().flatten();
+        let refused = failed().find(|failed| failed.host == host)?;
+        let is_all = failed().all(|failed| failed.refusal.is_some());
+        refused.refusal.filter(|_| is_all)
+    }
+
+    /// Takes note that a gfsd has failed.
+    fn blame(&mut self, host: HostId, refusal: Option<Errno>) {
+        let is_place = |known: &Option<Failed>| known.is_none_or(|known| known.host == host);
+        let place = self.failed.iter().position(is_place);
+        let place = place.unwrap_or(FAILED_MAX.saturating_sub(1));
+        if let Some(later) = self.failed.get_mut(..=place) {
+            later.rotate_right(1);
+        }
+        let [first, ..] = &mut self.failed;
+        *first = Some(Failed { host, refusal });
     }
 
     /// Handles an event: changes the state and returns what to do.
@@ -251,14 +281,15 @@ impl OpenFile {
 
     fn opened(&mut self, descriptor: Descriptor, host: Option<HostId>) -> Effect {
         self.descriptor = Some(descriptor);
-        match host {
-            Some(host) => {
-                self.state = State::Connecting(host);
-                Effect::Connect(host)
-            }
-            // No gfsd has it: an error.
-            None => self.fail(Errno::EIO),
+        // No gfsd has it: an error.
+        let Some(host) = host else {
+            return self.fail(Errno::EIO);
+        };
+        if let Some(errno) = self.refusal(host) {
+            return self.fail(errno);
         }
+        self.state = State::Connecting(host);
+        Effect::Connect(host)
     }
 
     fn fail(&mut self, errno: Errno) -> Effect {
@@ -278,9 +309,7 @@ impl OpenFile {
         match AtGfsd::decide(request, failure.fault) {
             AtGfsd::Reopen | AtGfsd::Wait => self.again(failure),
             AtGfsd::OtherReplica => {
-                self.failed.rotate_right(1);
-                let [last, ..] = &mut self.failed;
-                *last = Some(host);
+                self.blame(host, failure.fault.refusal());
                 self.again(failure)
             }
             AtGfsd::Reconnect => self.await_gfmd(failure),

@@ -62,6 +62,14 @@ impl Fault {
         }
     }
 
+    /// Returns the error of a server that does not accept the user or the key, and will not later.
+    pub fn refusal(self) -> Option<Errno> {
+        match self {
+            Self::Auth(failure) if !self.is_of_connection() => Some(failure.errno()),
+            _ => None,
+        }
+    }
+
     /// Returns whether the server can do later what it cannot do now.
     const fn is_busy(self) -> bool {
         matches!(
@@ -160,12 +168,14 @@ pub enum AtGfsd {
 impl AtGfsd {
     /// Decides about a fault of a gfsd.
     pub fn decide(request: GfsdRequest, fault: Fault) -> Self {
-        if fault.is_of_connection() {
+        // One that refuses the key is no reason not to ask another one: it has no part in what the
+        // others accept.
+        let Fault::Server(error) = fault else {
+            return Self::OtherReplica;
+        };
+        if error.is_connection_error() {
             return Self::OtherReplica;
         }
-        let Fault::Server(error) = fault else {
-            return Self::Fail(fault.errno());
-        };
         match error {
             GfarmError::GFMD_FAILED_OVER => Self::Reconnect,
             // The descriptor is of an earlier process.

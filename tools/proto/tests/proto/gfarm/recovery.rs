@@ -3,6 +3,7 @@
 //! Connections and open files: each fault leads somewhere, and not for ever.
 
 mod full;
+mod refusing;
 
 use proto::gfarm::{
     attr::{
@@ -102,7 +103,6 @@ fn faults_of_a_gfsd_are_decided() {
                 (11 | 12 | 24 | 78 | 96 | 105, _) => AtGfsd::Wait,
                 _ => AtGfsd::Fail(error.errno()),
             },
-            Fault::Auth(failure) if !failure.is_temporary() => AtGfsd::Fail(failure.errno()),
             _ => AtGfsd::OtherReplica,
         };
         assert_eq!(AtGfsd::decide(request, fault), expected, "{fault:?}");
