@@ -422,6 +422,12 @@ impl Link {
         Err(EIO)
     }
 
+    /// Returns whether a gfsd is believed that the process `epoch` is gone.
+    pub(super) fn is_gone(&self, epoch: u32) -> bool {
+        let now_ms = self.setup.now_ms();
+        self.state.lock().machine.is_gone(epoch, now_ms)
+    }
+
     /// Ends the connection of the process `epoch`, if that is there; the next one has another.
     fn condemn(self: &Arc<Self>, epoch: u32) {
         let mut state = self.state.lock();

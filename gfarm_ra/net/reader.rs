@@ -3,6 +3,7 @@
 //! Carries out what [`OpenFile`] decides for one open file: by one worker, or by the task that
 //! opens it.
 
+mod blame;
 mod ending;
 mod lease;
 
@@ -65,10 +66,7 @@ use crate::proto::{
         Choice,
         HostId, //
     },
-    request::{
-        Request,
-        Server, //
-    },
+    request::Request,
     retry::{
         Fault,
         GfsdRequest, //
@@ -401,18 +399,6 @@ impl Reader {
         };
         let turn = taken.connection.turn()?;
         work(&turn)
-    }
-
-    fn gfsd_failed(&mut self, request: GfsdRequest, trouble: Trouble) -> Event {
-        if trouble.fault.ends_connection() {
-            if let Some(taken) = &self.taken {
-                taken.host.failed(self.client.setup(), trouble);
-            }
-        }
-        self.reason = Some(trouble.fault);
-        let stats = &self.client.setup().stats;
-        stats.again(Server::Gfsd, 1, trouble.error);
-        Event::GfsdFailed(request, self.client.setup().failure(trouble.fault))
     }
 
     /// Gives the connection back, after the file was closed there.

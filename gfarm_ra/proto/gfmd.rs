@@ -35,6 +35,10 @@ use super::{
 /// The maximum delay between two attempts, in milliseconds.
 pub const PAUSE_MS_MAX: u32 = 5000;
 
+/// The least time for which a process is kept that was made as the one before was told to be gone,
+/// if only gfsds tell that of it, too; in milliseconds.
+const KEPT_MS_MIN: u64 = 60_000;
+
 /// A question that gfmd has refused, and what there is for another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -136,6 +140,8 @@ pub struct Gfmd {
     since_ms: u64,
     /// The time since when the last process is there.
     joined_ms: u64,
+    /// The process before the last one was left as a server had told that it is gone.
+    was_gone: bool,
     backoff: Backoff,
 }
 
@@ -152,6 +158,7 @@ impl Gfmd {
         epoch: 0,
         since_ms: 0,
         joined_ms: 0,
+        was_gone: false,
         backoff: Backoff::NEW,
     };
 
@@ -197,6 +204,16 @@ impl Gfmd {
         }
     }
 
+    /// Returns whether a gfsd is believed that the process `epoch` is gone, as it tells.
+    ///
+    /// It may not be so: a gfsd that has lost its own gfmd tells that of each process, also of the
+    /// one that was made because it had told so. Such a one is kept for a while, and the gfsd is
+    /// one that does not work.
+    pub fn is_gone(&self, epoch: u32, now_ms: u64) -> bool {
+        let lasted_ms = now_ms.saturating_sub(self.joined_ms);
+        self.ready() != Some(epoch) || !self.was_gone || lasted_ms >= KEPT_MS_MIN
+    }
+
     /// Handles an event: changes the state and returns what to do.
     pub fn step(&mut self, event: Event) -> Effect {
         match (self.state, event) {
@@ -231,6 +248,9 @@ impl Gfmd {
                     random,
                 },
             ) => {
+                if self.state == State::Ready {
+                    self.was_gone = fault == Fault::Server(GfarmError::GFMD_FAILED_OVER);
+                }
                 // A gfmd that is lost as soon as it has created a process was not back.
                 let lasted_ms = now_ms.saturating_sub(self.joined_ms);
                 if self.state == State::Ready && lasted_ms >= u64::from(PAUSE_MS_MAX) {

@@ -109,6 +109,9 @@ pub enum Event {
     OpenedAtGfsd,
     /// The gfsd has answered with an error, or not at all.
     GfsdFailed(GfsdRequest, Failure),
+    /// The gfsd has told that the process of the descriptor is gone, and is not believed
+    /// ([`Gfmd::is_gone`](super::gfmd::Gfmd::is_gone)).
+    GfsdWrong(Failure),
     /// A read has returned bytes, or the end of the file.
     Progress,
     /// The descriptor is of another content than the cache: there is no ticket for a read, or it
@@ -197,6 +200,11 @@ impl OpenFile {
         }
     }
 
+    /// Returns the process of the descriptor.
+    pub fn epoch(&self) -> Option<u32> {
+        self.descriptor.map(|descriptor| descriptor.epoch)
+    }
+
     /// Returns whether a gfsd has failed since the last progress: another one is preferred.
     pub fn has_failed(&self, host: HostId) -> bool {
         let mut failed = self.failed.iter().flatten();
@@ -259,6 +267,10 @@ impl OpenFile {
                 State::Connecting(host) | State::OpeningAtGfsd(host) | State::Ready(host),
                 Event::GfsdFailed(request, failure),
             ) => self.gfsd_failed(host, request, &failure),
+            (
+                State::Connecting(host) | State::OpeningAtGfsd(host) | State::Ready(host),
+                Event::GfsdWrong(failure),
+            ) => self.other_replica(host, &failure),
             (State::Ready(_), Event::Progress) => {
                 self.begin_anew();
                 Effect::Ignore
@@ -308,13 +320,15 @@ impl OpenFile {
     fn gfsd_failed(&mut self, host: HostId, request: GfsdRequest, failure: &Failure) -> Effect {
         match AtGfsd::decide(request, failure.fault) {
             AtGfsd::Reopen | AtGfsd::Wait => self.again(failure),
-            AtGfsd::OtherReplica => {
-                self.blame(host, failure.fault.refusal());
-                self.again(failure)
-            }
+            AtGfsd::OtherReplica => self.other_replica(host, failure),
             AtGfsd::Reconnect => self.await_gfmd(failure),
             AtGfsd::Fail(errno) => self.fail(errno),
         }
+    }
+
+    fn other_replica(&mut self, host: HostId, failure: &Failure) -> Effect {
+        self.blame(host, failure.fault.refusal());
+        self.again(failure)
     }
 
     /// Returns whether attempts go on.
@@ -345,6 +359,6 @@ impl OpenFile {
             return self.fail(Errno::EIO);
         }
         self.state = State::AwaitingGfmd;
-        Effect::AwaitGfmd(self.descriptor.map(|descriptor| descriptor.epoch))
+        Effect::AwaitGfmd(self.epoch())
     }
 }

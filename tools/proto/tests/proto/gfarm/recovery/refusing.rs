@@ -4,6 +4,10 @@
 
 use proto::gfarm::{
     auth::AuthError,
+    gfmd::{
+        self,
+        Gfmd, //
+    },
     open_file::{
         Effect,
         Event,
@@ -18,8 +22,12 @@ use proto::gfarm::{
 
 use super::{
     descriptor,
+    failed,
     failure,
-    refused, //
+    open_file,
+    ready,
+    refused,
+    server, //
 };
 
 #[test]
@@ -57,4 +65,43 @@ fn a_gfsd_that_refuses_the_key_makes_way_for_another() {
         Effect::Open(Some(descriptor(3, 1)))
     );
     assert_eq!(choose(&mut file, 1), Ok(()), "the next read tries again");
+}
+
+/// gfmd is connected again, after the process was left for `fault`.
+fn connect_again(gfmd: &mut Gfmd, fault: Fault, now_ms: u64) {
+    assert!(matches!(
+        gfmd.step(failed(fault, now_ms)),
+        gfmd::Effect::StartIn { .. }
+    ));
+    for event in [
+        gfmd::Event::Timer,
+        gfmd::Event::Connected,
+        gfmd::Event::Authenticated,
+        gfmd::Event::Joined { now_ms },
+    ] {
+        gfmd.step(event);
+    }
+}
+
+#[test]
+fn a_gfsd_that_tells_of_each_process_that_it_is_gone_is_believed_once() {
+    let (gone, now_ms) = (server(98), 100_000);
+    let mut gfmd = ready();
+    assert!(gfmd.is_gone(1, now_ms));
+    connect_again(&mut gfmd, gone, now_ms);
+    // Others that have not heard of it yet wait for the new one.
+    assert!(gfmd.is_gone(1, now_ms));
+    assert!(!gfmd.is_gone(2, now_ms) && !gfmd.is_gone(2, now_ms + 59_999));
+    assert!(
+        gfmd.is_gone(2, now_ms + 60_000),
+        "gfmd may be restarted again"
+    );
+    // The connection has shown by itself that gfmd was.
+    connect_again(&mut gfmd, Fault::Disconnected, now_ms);
+    assert!(gfmd.is_gone(3, now_ms));
+
+    let mut file = open_file();
+    let wrong = Event::GfsdWrong(failure(gone, 0));
+    assert_eq!(file.step(wrong), Effect::Open(Some(descriptor(3, 1))));
+    assert!(file.has_failed(HostId(1)), "another one is preferred");
 }

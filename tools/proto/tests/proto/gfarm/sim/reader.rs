@@ -3,6 +3,7 @@
 //! A reader, which opens one file after another and reads it through the cache; and the checks.
 
 use proto::gfarm::{
+    error::GfarmError,
     gfm::Fd,
     gfs,
     gfs::LiveAttr,
@@ -281,7 +282,14 @@ impl Client {
             world.close(id);
         }
         let failed = failure(world, Fault::of_reply(error).unwrap());
-        self.event(world, reader, Event::GfsdFailed(what, failed));
+        let gone = Fault::Server(GfarmError::GFMD_FAILED_OVER);
+        let epoch = self.readers[reader].sm.epoch();
+        let is_gone = epoch.is_none_or(|epoch| self.gfmd.is_gone(epoch, world.now_ms));
+        let event = match failed.fault == gone && !is_gone {
+            true => Event::GfsdWrong(failed),
+            false => Event::GfsdFailed(what, failed),
+        };
+        self.event(world, reader, event);
     }
 
     fn read_reply(&mut self, reader: usize, from: &mut Decoder<'_>) -> Result<(), ReplyError> {

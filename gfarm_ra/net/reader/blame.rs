@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Takes note of a gfsd that has not done what it was asked for.
+
+use super::Reader;
+use crate::{
+    net::setup::Trouble,
+    proto::{
+        error::GfarmError,
+        open_file::Event,
+        request::Server,
+        retry::{
+            Fault,
+            GfsdRequest, //
+        }, //
+    }, //
+};
+
+impl Reader {
+    /// Returns what the machine is told of a request to the gfsd that has failed.
+    pub(super) fn gfsd_failed(&mut self, request: GfsdRequest, trouble: Trouble) -> Event {
+        let setup = self.client.setup();
+        let gone = Fault::Server(GfarmError::GFMD_FAILED_OVER);
+        let link = self.client.link();
+        let is_wrong = trouble.fault == gone
+            && self
+                .machine
+                .epoch()
+                .is_some_and(|epoch| !link.is_gone(epoch));
+        if is_wrong || trouble.fault.ends_connection() {
+            if let Some(taken) = &self.taken {
+                taken.host.failed(setup, trouble);
+            }
+        }
+        self.reason = Some(trouble.fault);
+        setup.stats.again(Server::Gfsd, 1, trouble.error);
+        let failure = setup.failure(trouble.fault);
+        match is_wrong {
+            true => Event::GfsdWrong(failure),
+            false => Event::GfsdFailed(request, failure),
+        }
+    }
+}
