@@ -32,6 +32,10 @@ use crate::proto::cache::{
 /// number of pages that have come from it.
 pub(crate) type PeerState = (&'static str, Option<Group>, u64);
 
+/// The peers that are written under one lock of the table, for which messages of all peers wait:
+/// any local user may read them as often as the user likes.
+const LINES_MAX: usize = 64;
+
 /// A handle by which the files below `/proc` show a node.
 #[derive(Clone)]
 pub(crate) struct View(Arc<Shared>);
@@ -44,17 +48,26 @@ impl View {
 
     /// Calls `line` with the address of this node, and then with that of each peer, how it is,
     /// where, and how many pages have come from it; a peer that was registered by hand and has not
-    /// answered yet is `unknown`.
+    /// answered yet is `unknown`. Of peers that come or go meanwhile one may be left out, or come
+    /// twice.
     pub(crate) fn addresses(&self, line: &mut dyn FnMut(&Address, Option<PeerState>)) {
-        let attached = self.0.attached.lock();
-        if let Some(attached) = attached.as_ref() {
-            line(&attached.peers.me().address, None);
-            attached.peers.with(|table| {
-                for peer in table.peers() {
+        let Some(peers) = self.0.attached().map(|attached| attached.peers.clone()) else {
+            return;
+        };
+        line(&peers.me().address, None);
+        let mut shown = 0_usize;
+        loop {
+            let first = shown;
+            peers.with(|table| {
+                for peer in table.peers().skip(first).take(LINES_MAX) {
                     let state = peer.standing().map_or("unknown", Standing::name);
                     line(&peer.address(), Some((state, peer.group(), peer.pages())));
+                    shown = shown.saturating_add(1);
                 }
             });
+            if shown == first {
+                return;
+            }
         }
     }
 
