@@ -123,7 +123,7 @@ int vfs_ext_helper_key_lock(struct key *key, const u8 **bytes, size_t *len);
 void vfs_ext_helper_key_unlock(struct key *key);
 void vfs_ext_helper_wipe(void *bytes, size_t len);
 
-bool vfs_ext_helper_is_direct(const struct kiocb *iocb, const struct iov_iter *to);
+bool vfs_ext_helper_is_direct(struct kiocb *iocb, const struct iov_iter *to);
 size_t vfs_ext_helper_iter_count(const struct iov_iter *iter);
 size_t vfs_ext_helper_iter_truncate(struct iov_iter *iter, size_t bytes);
 size_t vfs_ext_helper_iter_expand(struct iov_iter *iter, size_t bytes);

@@ -13,10 +13,18 @@
 #include <linux/workqueue.h>
 #include "helpers.h"
 
-/* A read for which a task waits, into its own memory. */
-bool vfs_ext_helper_is_direct(const struct kiocb *iocb, const struct iov_iter *to)
+/*
+ * Whether this is a read for which a task waits, into its own memory. One into the kernel's, as by splice(2),
+ * goes through the page cache from now on: netfs_unbuffered_read_iter() would wait for it, and take no signal.
+ */
+bool vfs_ext_helper_is_direct(struct kiocb *iocb, const struct iov_iter *to)
 {
-	return (iocb->ki_flags & IOCB_DIRECT) && is_sync_kiocb((struct kiocb *)iocb) && user_backed_iter(to);
+	if (!(iocb->ki_flags & IOCB_DIRECT) || !is_sync_kiocb(iocb))
+		return false;
+	if (user_backed_iter(to))
+		return true;
+	iocb->ki_flags &= ~IOCB_DIRECT;
+	return false;
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_is_direct);
 

@@ -41,9 +41,11 @@ def ways() -> dict[str, Callable[[], object]]:
         os.pread(cached, 1, 5 << 20)
     # All the memory of the reads with O_DIRECT is aligned.
     room = mmap.mmap(-1, 3 << 20)
+    _pipe, into = os.pipe()
     return {
         "read": lambda: os.pread(cached, LEN, 0),
         "O_DIRECT": lambda: os.preadv(direct, [room], 0),
+        "splice": lambda: os.splice(direct, into, 64 << 10, 1 << 20),
         "fault": lambda: seen[4 << 20],
         "open": lambda: os.open(NAMED, os.O_RDONLY),
         "stat": lambda: os.stat(NAMED),
