@@ -96,9 +96,7 @@ impl Found {
     pub(super) fn look_again(&self, present: &Local) -> Result<Local, Unusable> {
         let address = &present.address;
         let seen = state(&self.device, &self.wish)?;
-        if !seen.1.is_active {
-            return Err(Unusable::Down(self.wish.port));
-        }
+        self.wish.still_fits(&seen.1, self.longest)?;
         let identity = identity(&self.device, &self.wish, &seen, Some(&address.gid()))?;
         let local = self.local_as(&identity, address.qpn());
         local.ok_or(Unusable::NoGid)

@@ -50,7 +50,7 @@ impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Device => "the RDMA device has failed",
-            Self::Port => "the RDMA port is down, or has lost its address or partition",
+            Self::Port => "the RDMA port is down, or has lost its address, partition or MTU",
             Self::Silence => "none answers, look at the RDMA network of this machine",
         })
     }

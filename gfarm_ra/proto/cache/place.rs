@@ -99,6 +99,13 @@ pub enum Unusable {
     },
     /// The datagrams of the port, of so many bytes, are too short for messages.
     Short(u32),
+    /// The datagrams of the port have become shorter than what the node sends and asks for.
+    Shorter {
+        /// The length of the node's fragments, in bytes.
+        needed: u32,
+        /// The length of the port's datagrams, in bytes.
+        port: u32,
+    },
 }
 
 impl Unusable {
@@ -108,7 +115,7 @@ impl Unusable {
             Self::NoDevice | Self::NoneActive(_) | Self::NoPort(_) => Errno::ENODEV,
             Self::Down(_) => Errno::ENETDOWN,
             Self::NoGidAt(_) | Self::NoGid | Self::NoPartition(_) => Errno::EADDRNOTAVAIL,
-            Self::Mtu { .. } | Self::Short(_) => Errno::EMSGSIZE,
+            Self::Mtu { .. } | Self::Short(_) | Self::Shorter { .. } => Errno::EMSGSIZE,
         }
     }
 }
@@ -145,6 +152,10 @@ impl fmt::Display for Unusable {
                 f,
                 "the datagrams of the port have {port} bytes, messages up to {DATAGRAM_LEN_MAX}"
             ),
+            Self::Shorter { needed, port } => write!(
+                f,
+                "the datagrams of the port have {port} bytes by now, those of the node {needed}"
+            ),
         }
     }
 }
@@ -163,6 +174,20 @@ impl Wish {
         let wished = self.mtu_bytes.unwrap_or(port);
         let fits = FragmentLen::largest(wished).filter(|_| wished <= port);
         fits.ok_or(Unusable::Mtu { wished, port })
+    }
+
+    /// Checks that the port has room for the fragments that a node was made with: their length does
+    /// not change.
+    pub fn still_fits(&self, facts: &Facts, longest: FragmentLen) -> Result<(), Unusable> {
+        let port = facts.mtu_bytes;
+        let needed = longest.bytes();
+        // What the mount asks for was there, so the port has changed.
+        let is_shorter = facts.is_active && port < needed;
+        match self.fragments(facts) {
+            _ if is_shorter => Err(Unusable::Shorter { needed, port }),
+            Err(Unusable::Mtu { .. }) => Ok(()),
+            seen => seen.map(|_| ()),
+        }
     }
 
     /// Returns the address of the port: that at the index which the mount has named; else the first

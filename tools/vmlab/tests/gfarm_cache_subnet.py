@@ -130,7 +130,7 @@ def test_what_a_subnet_manager_changes_is_followed(vm: Lab) -> None:
         is_shared(servers, found[::-1], "from-there")
         eq(vm.server.log_matches("gfarm_ra: ", mark), [], "lines about a partition that is at another index")
         manage(vm, "port=1 pkeys=0xffff")
-        words = "the RDMA port is down, or has lost its address or partition"
+        words = "the RDMA port is down, or has lost its address, partition or MTU"
         says(vm, f"no node of the cache: {words}", mark)
         digest = put_random(servers, "alone", SIZE, "fs1")
         eq(shares(found[1], "alone", digest, SIZE), 1, "what came from the file server")

@@ -72,6 +72,35 @@ fn fragments_are_as_long_as_port_and_mount_let_them() {
 }
 
 #[test]
+fn a_port_whose_datagrams_become_shorter_is_of_no_use() {
+    let longest = FragmentLen::new(2048).unwrap();
+    let look = |mtu_bytes, wished| {
+        let facts = Facts { mtu_bytes, ..FACTS };
+        let wish = Wish {
+            mtu_bytes: wished,
+            ..WISH
+        };
+        wish.still_fits(&facts, longest)
+    };
+    for wished in [None, Some(2048), Some(3000)] {
+        for port in [2048, 4096] {
+            assert_eq!(look(port, wished), Ok(()), "{wished:?} of {port}");
+        }
+        let shorter = Unusable::Shorter {
+            needed: 2048,
+            port: 1024,
+        };
+        assert_eq!(look(1024, wished), Err(shorter));
+        assert_eq!(shorter.errno().get(), 90);
+    }
+    let down = Facts {
+        is_active: false,
+        ..FACTS
+    };
+    assert_eq!(WISH.still_fits(&down, longest), Err(Unusable::Down(1)));
+}
+
+#[test]
 fn ports_that_cannot_be_used_say_why() {
     let of = |mtu_bytes: Option<u32>, facts: Facts| Wish { mtu_bytes, ..WISH }.fragments(&facts);
     let down = Facts {
