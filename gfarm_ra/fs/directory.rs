@@ -21,7 +21,10 @@ use vfs_ext::{
 
 use super::{
     attributes::Told,
-    inode::stale_if_gone,
+    inode::{
+        observe_at_once,
+        stale_if_gone, //
+    },
     name::inode,
     Gfarm, //
 };
@@ -211,7 +214,8 @@ fn fetch(dir: &Inode<Gfarm>, part: &mut Part, at: u64, entries: &Entries<'_, Gfa
     // Nothing is new: the directory ends here.
     part.is_last = part.next == at;
     for entry in &part.entries {
-        // Without memory the name is looked up when it is used.
+        // Without memory, or if a file server would be waited for, the name is looked up when it is
+        // used.
         let _ = remember(dir, &place, part.name(entry), &entry.told, entries);
     }
     Ok(())
@@ -226,5 +230,7 @@ fn remember(
     entries: &Entries<'_, Gfarm>,
 ) -> Result {
     let checked = Name::new(name).map_err(|reason| Error::from(reason.errno()))?;
-    entries.remember(name, inode(dir, parent, checked, told)?)
+    // Not for as long as a gfsd is silent: the directory is locked.
+    let inode = inode(dir, parent, checked, told, observe_at_once)?;
+    entries.remember(name, inode)
 }

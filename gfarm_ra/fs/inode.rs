@@ -34,7 +34,8 @@ use kernel_ext::{
 use vfs_ext::{
     Attributes,
     Freshness,
-    Inode, //
+    Inode,
+    Kind, //
 };
 
 use super::{
@@ -203,8 +204,30 @@ fn is_young(since: Option<Instant<Monotonic>>, max_s: u32) -> bool {
 /// Returns `ESTALE` if it is another object, or may be one, `EBUSY` if a page could not be dropped,
 /// `ERESTARTSYS` or `EINTR` when the task is killed, or `ENOMEM`.
 pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>) -> Result {
+    let _turn = inode.data().pages.take()?;
+    observe_in_turn(inode, told, place, Drops::Waited)
+}
+
+/// Does [`observe`] without a wait for a gfsd.
+///
+/// # Errors
+///
+/// Returns `EAGAIN` if there is one: another task drops pages, or is to drop some. Who reads the
+/// file does it, or who looks the name up.
+pub(super) fn observe_at_once(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>) -> Result {
+    let _turn = inode.data().pages.try_take().ok_or(EAGAIN)?;
+    observe_in_turn(inode, told, place, Drops::Left)
+}
+
+/// Whether pages are dropped, which waits for their reads, or left to another task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drops {
+    Waited,
+    Left,
+}
+
+fn observe_in_turn(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>, drops: Drops) -> Result {
     let data = inode.data();
-    let _turn = data.pages.take()?;
     let change = {
         let readers = data.readers.lock();
         let is_its_name = || data.place().is_same(place);
@@ -227,8 +250,12 @@ pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>) -> 
                 return Ok(());
             }
             let mut attributes = told.attributes;
-            // If this task is killed now, another one drops the pages.
+            // If this task is killed now, or leaves them, another one drops the pages.
             data.known.lock().told_size = Some(attributes.size);
+            let is_left = drops == Drops::Left && inode.kind() == Kind::Regular;
+            if is_left && has_to_drop(inode, attributes.size) {
+                return Err(EAGAIN);
+            }
             attributes.size = drop_pages(inode, attributes.size)?;
             data.set(inode, &attributes)?;
             data.content.showed(told.observed.asked);
@@ -284,6 +311,13 @@ fn drop_pages(inode: &Inode<Gfarm>, told: u64) -> Result<u64> {
         data.dropped_at.store(changes, Release);
     }
     Ok(size)
+}
+
+/// Returns whether [`drop_pages`] drops any.
+fn has_to_drop(inode: &Inode<Gfarm>, told: u64) -> bool {
+    let data = inode.data();
+    let (changes, live) = data.content.live();
+    data.dropped_at.load(Acquire) != changes || live.unwrap_or(told) > inode.size()
 }
 
 /// A name that is gone, or leads elsewhere, makes an inode stale; the VFS then looks it up anew.

@@ -56,12 +56,14 @@ pub(super) fn root(sb: &SuperBlock<Gfarm>) -> Result<InodeRef<'_, Gfarm>> {
     Ok(root)
 }
 
-/// Returns the inode of an object that was found as `name` in a directory.
+/// Returns the inode of an object that was found as `name` in a directory. `observe` takes what was
+/// told of it.
 pub(super) fn inode<'a>(
     dir: &'a Inode<Gfarm>,
     parent: &Arc<Place>,
     name: name::Name<'_>,
     told: &Told,
+    observe: impl Fn(&Inode<Gfarm>, &Told, &Arc<Place>) -> Result,
 ) -> Result<InodeRef<'a, Gfarm>> {
     for _ in 0..INODES_MAX {
         let inode = dir.super_block().inode(told.key(), &told.attributes, || {
@@ -69,7 +71,7 @@ pub(super) fn inode<'a>(
             InodeData::new(place, told)
         })?;
         let place = inode.data().place_of(parent, name)?;
-        match inode::observe(&inode, told, &place) {
+        match observe(&inode, told, &place) {
             // Those that have it open keep it; from now on it is not found by its number.
             Err(ESTALE) if inode.kind() == Kind::Regular => inode.unhash(),
             observed => return observed.map(|()| inode),
@@ -98,7 +100,7 @@ pub(super) fn lookup<'a>(
     let Some(told) = found else {
         return Ok(None);
     };
-    inode(dir, &parent, name, &told).map(Some)
+    inode(dir, &parent, name, &told, inode::observe).map(Some)
 }
 
 /// Returns whether a name still leads to the inode that the kernel remembers. Asks gfmd if the name

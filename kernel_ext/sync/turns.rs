@@ -55,6 +55,11 @@ impl Turns {
         self.waiting.wait_until_killable(take)?;
         Ok(Turn(self))
     }
+
+    /// Takes a turn if none is taken. Does not sleep.
+    pub fn try_take(&self) -> Option<Turn<'_>> {
+        (!self.is_taken.swap(true, Ordering::Acquire)).then(|| Turn(self))
+    }
 }
 
 /// The turn of a task.

@@ -252,6 +252,25 @@ def test_who_drops_the_pages_of_a_file_keeps_no_one_waiting(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=300)
+def test_a_listing_does_not_wait_for_the_gfsd_of_a_file(vm: Lab) -> None:
+    """A read waits for a process of a gfsd that is stopped, and the file is rewritten: the directory is listed."""
+    gfarm = gfarm_mount.start(vm)
+    put_random(gfarm, "blocked0", BYTES, "fs2")
+    vm.server.push_bytes(STOP.encode(), "/run/stop.py")
+    server = gfarm_mount.in_hex(ADDRESSES["fs2"], GFSD_PORT)
+    with gfarm.fuse() as folder, mounted(gfarm, "actimeo=0,reconnect_timeout=60,receive_timeout=60") as mount:
+        gfarm.run("rm -f /run/waits /run/go")
+        waits = "exec 3< blocked0; head -c 1 <&3; touch /run/waits; until [ -e /run/go ]; do sleep 0.1; done"
+        job = vm.server.start_job(f"cd {mount.at} && {waits}; tail -c 1 <&3 | wc -c", 200)
+        until(lambda: gfarm.machine.exists("/run/waits"), 20, "the file is open")
+        stopped = gfarm.run(f"python3 -I -S /run/stop.py {server}").split()
+        gfarm.run(f"head -c 100000 /dev/urandom > {folder}/blocked0; touch /run/go; sleep 2")
+        eq(gfarm.run(f"timeout -s KILL 20 ls {mount.at}"), "blocked0\n", "a listing")
+        gfarm.run(f"kill -CONT {' '.join(stopped)}")
+        job.wait(200)
+
+
+@needs(machines=1, timeout=300)
 def test_an_open_does_not_wait_for_the_gfsds_of_other_files(vm: Lab) -> None:
     """All descriptors are in use. The files that were read before the others are of a gfsd that is frozen: one of
     another gfsd gives its own to a file that is opened. If there is none, the open fails after a second."""
