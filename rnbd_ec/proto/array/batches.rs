@@ -55,6 +55,9 @@ impl<M: Memory> Array<M> {
     /// Returns an empty batch, to be filled and begun before the lock is left. It ends with the
     /// segment that is written; if `begins_segment` it may be longer, and then begins the next one.
     ///
+    /// While a segment is collected, writes leave a slot: the engine begins them in the run that
+    /// has freed it, and who collects gets the lock between runs only.
+    ///
     /// # Errors
     ///
     /// Returns what is waited for.
@@ -65,7 +68,15 @@ impl<M: Memory> Array<M> {
         if !self.log.failing().is_empty() {
             return Err(Wait::Epoch);
         }
-        self.free_slot().ok_or(Wait::Window)?;
+        let slots = self.batches.iter();
+        let free = slots.filter(|batch| batch.is_none()).count();
+        let left = match purpose {
+            Purpose::Write | Purpose::Reserved => usize::from(self.collecting.is_some()),
+            Purpose::Collect => 0,
+        };
+        if free <= left {
+            return Err(Wait::Window);
+        }
         self.free(purpose).ok_or(Wait::Segment)?;
         let left = if begins_segment {
             0

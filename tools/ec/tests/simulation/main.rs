@@ -193,6 +193,18 @@ fn a_stop_does_not_wait_for_a_segment_with_bad_sectors() {
 }
 
 #[test]
+fn writers_leave_room_for_who_collects() {
+    let setting = Setting {
+        is_raw: true,
+        percent: 60,
+        ..Setting::default()
+    };
+    for seed in seeds().take(4) {
+        Life::new(seed, setting).run_with_writers();
+    }
+}
+
+#[test]
 fn a_member_that_has_lost_its_cache_gives_nothing_of_an_earlier_use() {
     let setting = Setting {
         is_raw: true,

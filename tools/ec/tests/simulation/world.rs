@@ -98,6 +98,12 @@ struct Write {
     blocks: Vec<(usize, Version)>,
 }
 
+/// Returns the bytes of the records of writes.
+fn bytes_of<'a>(writes: impl Iterator<Item = &'a Write>) -> usize {
+    let records = writes.flat_map(|write| &write.records);
+    records.map(|(record, _)| record.bytes()).sum()
+}
+
 /// The result of a life.
 pub(crate) struct Done {
     pub(crate) acknowledged: u64,
@@ -395,21 +401,21 @@ impl Life {
     /// Whether a batch begins of what waits: as the driver has it, or always.
     fn is_due(&self) -> bool {
         let gathers = self.seed % 2 == 0;
-        let bytes_of = |writes: &mut dyn Iterator<Item = &Write>| {
-            let records = writes.flat_map(|write| &write.records);
-            records.map(|(record, _)| record.bytes()).sum::<usize>()
-        };
         let in_flight_bytes = if gathers {
-            bytes_of(&mut self.slots.iter().flatten())
+            bytes_of(self.slots.iter().flatten())
         } else {
             0
         };
-        let waiting_bytes = bytes_of(&mut self.waiting.iter());
         group_commit::is_due(
-            waiting_bytes,
+            self.waiting_bytes(),
             in_flight_bytes,
             record_bytes_max(self.array.layout()),
         )
+    }
+
+    /// Returns the bytes of the records that wait.
+    fn waiting_bytes(&self) -> usize {
+        bytes_of(self.waiting.iter())
     }
 
     /// Begins a batch that `fill` fills; returns its slot.

@@ -22,12 +22,16 @@ use rnbd_ec::proto::{
         Staged,
         Victim, //
     },
+    packing::record_bytes_max,
 };
 use seglog::{
     collect::Purpose,
     devices::Devices,
     layout::COLUMN_BYTES_MAX,
-    log::Wait,
+    log::{
+        Wait,
+        WINDOW, //
+    },
     record::Record, //
 };
 
@@ -134,6 +138,31 @@ impl Life {
             let found = (loaded.is_stopped, reads.replace(0));
             assert_eq!(found, (true, stop_at), "{}", self.label());
         }
+    }
+
+    /// Writers have as many batches in flight as they may, and more than one waits: a segment is
+    /// collected nevertheless, though whoever collects it comes after them each time.
+    pub(crate) fn run_with_writers(mut self) {
+        self.fill();
+        let first = self.spot_of(0).segment;
+        assert_eq!(self.repair(0, 0), Repair::Begun);
+        let enough_bytes = (WINDOW + 1) * record_bytes_max(self.array.layout());
+        // What is collected is left alone.
+        let half = self.blocks() / 2;
+        let mut places = (half..self.blocks() - 16).step_by(16).cycle();
+        for step in 0..60 {
+            self.step = step;
+            while self.waiting_bytes() < enough_bytes {
+                self.write_at(places.next().unwrap(), 16, false);
+            }
+            self.end_any();
+            self.settle();
+            self.collect();
+            if self.spot_of(0).segment != first {
+                return;
+            }
+        }
+        panic!("{}: block 0 is where it was", self.label());
     }
 
     fn load_until(&mut self, of: &mut Collecting, reads: &Cell<u32>, stop_at: u32) -> Loaded {

@@ -173,7 +173,7 @@ impl Life {
         self.drain();
     }
 
-    fn spot_of(&mut self, block: u64) -> Spot {
+    pub(super) fn spot_of(&mut self, block: u64) -> Spot {
         let Looked::Found(found) = self.array.begin_read(block, 1) else {
             panic!("{}: block {block}", self.label());
         };
