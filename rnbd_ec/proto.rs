@@ -14,6 +14,7 @@
 //! | [`group_commit`] | when writes that wait become a batch |
 //! | [`packing`] | which record goes to which column |
 //! | [`array`] | an array that is open: batches, flushes, members, dumps, reads |
+//! | [`asking`] | which members a read asks |
 //! | [`budget`] | how often segments are repaired |
 //! | [`progress`] | how long members have owed the end of an IO |
 //! | [`collector`] | what is live in a segment is read, to be written again |
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
+pub mod asking;
 pub mod budget;
 pub mod codec;
 pub mod collector;

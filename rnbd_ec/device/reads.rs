@@ -55,6 +55,7 @@ use crate::proto::{
         Found,
         Looked, //
     },
+    asking::Asking,
     codec::plain_bytes,
     geometry::UNIT_BYTES, //
 };
@@ -84,9 +85,7 @@ struct Reading {
     /// slow or has failed.
     is_moved: bool,
     /// Members that are slow: the others are read if that is possible.
-    avoided: Members,
-    /// Whether members that are slow are waited for, as the others did not have what is read.
-    waits_for_all: bool,
+    asking: Asking,
     has_failed: bool,
 }
 
@@ -171,18 +170,15 @@ impl Reads {
             .all(|member| self.parts(member) < PARTS_MAX)
     }
 
-    /// Returns the members that a request does not ask if others have what it reads: those that
-    /// were slow, and those that owe as many answers as they may.
-    fn avoided(&self, reading: &Reading) -> Members {
-        if reading.waits_for_all {
-            return Members::NONE;
-        }
-        let is_full = |member: &usize| self.parts(*member) >= PARTS_MAX;
-        reading.avoided.or((0..MEMBERS).filter(is_full).collect())
-    }
-
     fn reading(&mut self, tag: usize) -> Option<&mut Reading> {
         self.readings.get_mut(tag)
+    }
+
+    /// Notes that so many blocks more of a request were looked up.
+    fn advance(&mut self, tag: usize, blocks: u32) {
+        if let Some(reading) = self.readings.get_mut(tag) {
+            reading.next = reading.next.saturating_add(blocks);
+        }
     }
 
     /// A request waits for a piece. Until it is looked up again it is not ended.
@@ -275,14 +271,14 @@ impl Engine {
                         self.array.end_read(&found);
                         return self.reads.wait(tag);
                     }
+                    // Before it begins: if it ended at once, the request might be looked up anew.
+                    self.reads.advance(tag, found.count);
                     self.begin_piece(core, free, (tag, reading.next), found);
-                    found.count
+                    continue;
                 }
                 Looked::Malformed => self.lose(core, tag, index),
             };
-            if let Some(reading) = self.reads.reading(tag) {
-                reading.next = reading.next.saturating_add(done);
-            }
+            self.reads.advance(tag, done);
         }
         self.end_read(core, tag);
     }
@@ -364,7 +360,7 @@ impl Engine {
             } else if let Some(reading) = self.reads.reading(piece.tag) {
                 // It was written again, or those that are slow were not asked.
                 reading.is_moved = true;
-                reading.waits_for_all = true;
+                reading.asking.wait_for_all();
             }
             self.end_piece(core, number, &piece);
             return;
@@ -474,14 +470,14 @@ impl Engine {
         if reading.pieces > 0 || reading.is_waiting {
             return;
         }
-        if reading.has_failed || reading.rounds > ROUNDS_MAX {
+        let is_in_vain = reading.is_moved && reading.rounds > ROUNDS_MAX;
+        if reading.has_failed || is_in_vain {
             return self.requests.end(tag, Err(EIO));
         }
         if reading.is_moved {
             *reading = Reading {
                 rounds: reading.rounds.saturating_add(1),
-                avoided: reading.avoided,
-                waits_for_all: reading.waits_for_all,
+                asking: reading.asking,
                 ..Reading::default()
             };
             self.reads.wait(tag);

@@ -3,13 +3,14 @@
 //! Reads whose members are slow, or have failed: the others are read.
 
 use kernel::sync::Arc;
-use seglog::{
-    members::Members,
-    source, //
+use seglog::members::{
+    Members,
+    MEMBERS, //
 };
 
 use super::{
     Reads,
+    PARTS_MAX,
     PIECES, //
 };
 use crate::{
@@ -21,28 +22,22 @@ use crate::{
     proto::array::Found,
 };
 
-/// Leaves members out of what was found; `None` if the others do not have it.
-fn without(found: &Found, members: Members) -> Option<Found> {
-    let usable = found.usable.minus(members);
-    let has_way = source::sources(&found.spot, usable).next().is_some();
-    has_way.then_some(Found { usable, ..*found })
-}
-
 impl Reads {
-    /// Leaves out of what was found the members that are not asked. If all who have it were slow
-    /// they are waited for from then on: each round would be given up as the one before.
+    /// Returns the members that owe as many answers as they may.
+    fn full(&self) -> Members {
+        let is_full = |member: &usize| self.parts(*member) >= PARTS_MAX;
+        (0..MEMBERS).filter(is_full).collect()
+    }
+
+    /// Leaves out of what was found the members that are not asked.
     pub(super) fn choose(&mut self, tag: usize, found: Found) -> Found {
-        let Some(reading) = self.readings.get(tag).copied() else {
-            return found;
-        };
-        if let Some(others) = without(&found, self.avoided(&reading)) {
-            return others;
+        let full = self.full();
+        let asking = self.readings.get_mut(tag).map(|r| &mut r.asking);
+        let usable = asking.map(|asking| asking.ask(&found.spot, found.usable, full));
+        Found {
+            usable: usable.unwrap_or(found.usable),
+            ..found
         }
-        let are_slow = without(&found, reading.avoided).is_none();
-        if let Some(reading) = self.readings.get_mut(tag) {
-            reading.waits_for_all |= are_slow;
-        }
-        found
     }
 }
 
@@ -55,18 +50,14 @@ impl Engine {
             let Some(Some(piece)) = self.reads.pieces.get(number) else {
                 continue;
             };
-            let pending = piece.pending;
+            let (tag, found, pending) = (piece.tag, piece.found, piece.pending);
             let is_late = now_ms.saturating_sub(piece.begun_ms) > hedge_ms;
-            let mut others = source::sources(&piece.found.spot, piece.found.usable.minus(pending));
-            let has_other = others.next().is_some();
-            let (tag, is_given_up) = (piece.tag, piece.is_given_up);
-            let reading = self.reads.readings.get(tag);
-            let may_hedge = reading.is_some_and(|reading| !reading.waits_for_all);
-            if is_late && has_other && may_hedge && !is_given_up {
+            if !is_late || piece.is_given_up {
+                continue;
+            }
+            let asking = self.reads.reading(tag).map(|reading| &mut reading.asking);
+            if asking.is_some_and(|asking| asking.hedge(&found.spot, found.usable, pending)) {
                 core.stats.add(Stat::HedgedReads, 1);
-                if let Some(reading) = self.reads.reading(tag) {
-                    reading.avoided = reading.avoided.or(pending);
-                }
                 self.give_up(core, number);
             }
         }

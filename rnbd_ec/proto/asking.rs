@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Decides which members a read asks.
+//!
+//! A member that does not answer a read in time is slow: others that have what is read are asked
+//! instead of it. One that owes as many answers as it may is full, and is left alone, too, if that
+//! is possible. No read fails for it, as all members may be well.
+
+use seglog::{
+    members::Members,
+    record::Spot,
+    source, //
+};
+
+/// The members that a request knows to be slow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asking {
+    slow: Members,
+    /// All are waited for, as those that are not slow did not have what is read.
+    waits_for_all: bool,
+}
+
+/// Whether these members have a record.
+fn have(spot: &Spot, members: Members) -> bool {
+    source::sources(spot, members).next().is_some()
+}
+
+impl Asking {
+    /// Returns those of the members that have a record which are asked for it. `full` are those
+    /// that owe as many answers as they may.
+    pub fn ask(&mut self, spot: &Spot, usable: Members, full: Members) -> Members {
+        if self.waits_for_all {
+            return usable;
+        }
+        let others = usable.minus(self.slow.or(full));
+        if have(spot, others) {
+            return others;
+        }
+        // Were one that is slow not waited for, each round would be given up as the one before.
+        self.waits_for_all = !usable.and(self.slow).is_empty();
+        usable
+    }
+
+    /// Members of `usable` have not answered for too long; whether others are asked instead of
+    /// them.
+    pub fn hedge(&mut self, spot: &Spot, usable: Members, late: Members) -> bool {
+        let has_other = !self.waits_for_all && have(spot, usable.minus(late));
+        if has_other {
+            self.slow = self.slow.or(late);
+        }
+        has_other
+    }
+
+    /// Has all asked, and waited for, as those that are not slow did not give what is read.
+    pub fn wait_for_all(&mut self) {
+        self.waits_for_all = true;
+    }
+}
