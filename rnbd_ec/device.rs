@@ -72,6 +72,8 @@ use kernel_ext::{
     text::c_string, //
 };
 
+use seglog::members::MEMBERS;
+
 use self::{
     core::Core,
     stats::STATS, //
@@ -167,14 +169,18 @@ impl Device {
 
     /// Shows which devices the disk is made of.
     fn link(&self, disk: &mut Disk<Queue, Live>) {
-        let mut devices = KVec::new();
-        self.core.with_engine(|engine| {
-            for device in engine.means.devices.iter().flatten() {
-                // Without memory the links are missing, and nothing else.
-                let _ = devices.push(device.clone(), GFP_KERNEL);
-            }
+        // Not under the engine's lock, as memory may be freed by a write to this disk.
+        let devices = KVec::with_capacity(MEMBERS, GFP_KERNEL);
+        let linked = devices.map_err(Error::from).and_then(|mut devices| {
+            self.core.with_engine(|engine| {
+                for device in engine.means.devices.iter().flatten() {
+                    // There is room.
+                    let _ = devices.push_within_capacity(device.clone());
+                }
+            });
+            disk.set_made_of(&devices)
         });
-        if let Err(error) = disk.set_made_of(&devices) {
+        if let Err(error) = linked {
             pr_warn!(
                 "{}: its members are not shown in sysfs: {error:?}\n",
                 self.name()
