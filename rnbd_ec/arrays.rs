@@ -82,8 +82,17 @@ impl Arrays {
         let device = Device::assemble(&command, means)?;
         // Before it is shown, as it may be stopped then.
         let listed = self.list.lock().push(device.clone(), GFP_KERNEL);
-        listed.inspect_err(|_| device.finish())?;
-        device.show().inspect_err(|_| self.forget(&device))
+        let shown = match listed {
+            Ok(()) => device.show().inspect_err(|_| self.forget(&device)),
+            Err(error) => {
+                device.finish();
+                Err(error.into())
+            }
+        };
+        if shown.is_err() {
+            self.note_stopped(&device);
+        }
+        shown
     }
 
     /// Takes the name of an array that is to be assembled, until the result is dropped.
@@ -119,7 +128,12 @@ impl Arrays {
     pub(crate) fn stop(&self, device: &Device, forbidden: OpensForbidden<Queue>) {
         device.finish_stop(forbidden);
         self.forget(device);
-        // The end of its last IO may still be on its way out.
+        self.note_stopped(device);
+    }
+
+    /// Has the removal of the module wait for an array that was stopped: the end of its last IO may
+    /// still be on its way out. Sleeps.
+    fn note_stopped(&self, device: &Device) {
         let mut stopped = self.stopped.lock();
         stopped.retain(|gone| !gone.is_done());
         if stopped.push(device.gone().clone(), GFP_KERNEL).is_err() {

@@ -126,19 +126,23 @@ impl Device {
     ) -> Result<Arc<Self>> {
         let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let assembled = assembly::assemble(command, queues, gone.clone())?;
-        let core = assembled.core.clone();
+        let (core, completes) = (assembled.core.clone(), gone.clone());
         let device = Arc::pin_init(
             pin_init!(Self {
                 arrays,
                 core: assembled.core,
                 uuid: assembled.uuid,
-                gone,
+                gone: completes,
                 shown <- new_mutex!(None, "rnbd_ec::Device::shown"),
                 announcing <- new_work!("rnbd_ec::Device::announcing"),
             }),
             GFP_KERNEL,
         );
-        device.inspect_err(|_| Core::stop(&core))
+        device.inspect_err(|_| {
+            Core::stop(&core);
+            drop(core);
+            gone.wait();
+        })
     }
 
     /// Makes the disk and its files. An array that cannot be shown is stopped. Sleeps.
