@@ -88,9 +88,13 @@ impl Means {
     /// Begins an IO of a member.
     pub(super) fn submit(&self, (member, event): (usize, Event), what: Operation) {
         let submitter = self.submitters.as_ref().and_then(|all| all.get(member));
-        let (Some(Some(device)), Some(submitter)) = (self.devices.get(member), submitter) else {
-            // Only members that are there are written and read.
+        let Some(submitter) = submitter else {
+            // Before there are submitters nothing is begun.
             return;
+        };
+        let Some(Some(device)) = self.devices.get(member) else {
+            // Only members that are there are written and read.
+            return submitter.end(event);
         };
         MemberIo::begin(submitter, (device, &self.bios), event, what);
     }

@@ -108,8 +108,8 @@ pub(super) enum Event {
 pub(super) struct Ended {
     pub(super) event: Event,
     pub(super) result: Result,
-    /// Dropped by who may sleep.
-    _means: (Arc<BlockDevice>, Arc<BioPool<MemberIo>>),
+    /// Dropped by who may sleep; `None` of what was not submitted.
+    _means: Option<(Arc<BlockDevice>, Arc<BioPool<MemberIo>>)>,
 }
 
 impl Ended {
@@ -117,7 +117,7 @@ impl Ended {
     pub(super) fn new(
         event: Event,
         result: Result,
-        means: (Arc<BlockDevice>, Arc<BioPool<MemberIo>>),
+        means: Option<(Arc<BlockDevice>, Arc<BioPool<MemberIo>>)>,
     ) -> Self {
         Self {
             event,
@@ -278,10 +278,8 @@ impl Core {
             }),
             GFP_KERNEL,
         )?;
-        if let Err(error) = Self::make_helpers(&core) {
-            Self::stop(&core);
-            return Err(error);
-        }
+        // Without them nothing has begun, so that nothing is drained: all of it is dropped.
+        Self::make_helpers(&core)?;
         let _ = workqueue::queue_delayed::<_, 2>(core.clone(), TICK_MS);
         Ok(core)
     }

@@ -88,6 +88,11 @@ impl Submitter {
         )
     }
 
+    /// Ends an IO that cannot be submitted, as it is counted. Any context.
+    pub(super) fn end(&self, event: Event) {
+        Core::has_ended(&self.core, Ended::new(event, Err(ENODEV), None));
+    }
+
     fn next(&self) -> Option<MemberIo> {
         self.refused.lock().remove(0).ok()
     }
@@ -197,7 +202,7 @@ impl BioData for MemberIo {
         if self.is_refused(result) {
             self.submitter.clone().take(self);
         } else {
-            let means = (self.device, self.bios);
+            let means = Some((self.device, self.bios));
             Core::has_ended(&self.submitter.core, Ended::new(self.event, result, means));
         }
     }
