@@ -85,6 +85,16 @@ impl Means {
         })
     }
 
+    /// Exchanges the device of a member; returns the one before.
+    pub(super) fn exchange(
+        &mut self,
+        member: usize,
+        device: Option<Arc<BlockDevice>>,
+    ) -> Option<Arc<BlockDevice>> {
+        let place = self.devices.get_mut(member)?;
+        core::mem::replace(place, device)
+    }
+
     /// Begins an IO of a member.
     pub(super) fn submit(&self, (member, event): (usize, Event), what: Operation) {
         let submitter = self.submitters.as_ref().and_then(|all| all.get(member));

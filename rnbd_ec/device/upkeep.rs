@@ -152,11 +152,7 @@ impl Upkeep {
             taken
         });
         taken.ok_or(ENODEV)?.map_err(|_: NotNow| EBUSY)?;
-        pr_info!(
-            "{}: member {member} is back, and is resynchronised\n",
-            core.name()
-        );
-        Core::kick(core);
+        is_back(core, member);
         Ok(())
     }
 
@@ -185,21 +181,34 @@ impl Upkeep {
             EBUSY
         })?;
         let before = self.one_by_one.set(member, device.clone())?;
-        if let Err(error) = write_new(&mut self.one_by_one, &own) {
+        if let Err(error) = self.take_new(core, own, device) {
             // The one before may still return.
             self.one_by_one.put_back(member, before);
             return Err(error);
         }
         self.one_by_one.close(before);
-        core.with_engine(|engine| {
-            if let Some(place) = engine.means.devices.get_mut(member) {
-                *place = Some(device);
-            }
-            engine.array.release();
-        });
         self.retry_ms = RETRY_MS;
-        self.take_back(core, member)?;
+        is_back(core, member);
         Ok(member)
+    }
+
+    /// Writes a new device, which the array has from then on, or as before if that fails.
+    fn take_new(&mut self, core: &Arc<Core>, own: Superblock, device: Arc<BlockDevice>) -> Result {
+        let member = own.member;
+        write_new(&mut self.one_by_one, &own)?;
+        let found = superblock(&mut self.one_by_one, member)?.map_err(|_: Refusal| EINVAL)?;
+        if found.member != member {
+            return Err(EINVAL);
+        }
+        let taken = core.with_running(|engine| engine.take_new(core, own, device));
+        taken.ok_or(ENODEV)?.map_err(|why| {
+            pr_err!(
+                "{}: member {member} is not replaced: {}\n",
+                core.name(),
+                Shown(why)
+            );
+            EBUSY
+        })
     }
 
     /// Collects a segment; whether there was one.
@@ -309,6 +318,23 @@ impl Engine {
         Ok(())
     }
 
+    /// Takes a new device in the place of a member, with the superblock that was written to it.
+    fn take_new(
+        &mut self,
+        core: &Arc<Core>,
+        own: Superblock,
+        device: Arc<BlockDevice>,
+    ) -> Result<(), NotNow> {
+        let reads = self.reads.parts(own.member);
+        let before = self.means.exchange(own.member, Some(device));
+        let taken = self.act(|array, acting| array.take_new((own, reads), acting, &Crc));
+        if taken.is_err() {
+            self.means.exchange(own.member, before);
+        }
+        self.settle(core);
+        taken
+    }
+
     /// Returns the member whose place a new device may take.
     fn replaceable(&mut self) -> Option<usize> {
         let written = self.array.live().or(self.array.returning());
@@ -367,6 +393,15 @@ impl Engine {
         }
         Ok(done)
     }
+}
+
+/// A member was taken back.
+fn is_back(core: &Arc<Core>, member: usize) {
+    pr_info!(
+        "{}: member {member} is back, and is resynchronised\n",
+        core.name()
+    );
+    Core::kick(core);
 }
 
 /// Returns what the slots of a member have: the newer superblock, if both can be read.

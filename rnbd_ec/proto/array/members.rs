@@ -238,6 +238,26 @@ impl<M: Memory> Array<M> {
         Ok(())
     }
 
+    /// Takes a new device in the place of a member, as [`Self::take_back`] does; one that was taken
+    /// away by hand is released for it.
+    ///
+    /// # Errors
+    ///
+    /// Returns why not now; nothing has changed.
+    pub fn take_new(
+        &mut self,
+        with: (Superblock, u32),
+        actions: &mut impl Actions,
+        crc: &impl Checksum,
+    ) -> Result<(), NotNow> {
+        let kept_out = self.kept_out.take();
+        let taken = self.take_back(with, actions, crc);
+        if taken.is_err() {
+            self.kept_out = kept_out;
+        }
+        taken
+    }
+
     /// Returns what a member that returns needs next.
     pub(super) fn resync_step(&self) -> Option<Step> {
         let mut resync = self.resync?;

@@ -239,6 +239,14 @@ impl Life {
         let taken = self.act(|array, acting| array.take_back((own, 1), acting, &Crc));
         assert_eq!(taken, Err(NotNow::Ios(1)), "a read from before");
         assert_eq!(self.array.replacement(1, (7, 1)), Err(NotNow::Ios(1)));
+        let taken = self.act(|array, acting| array.take_new((own, 1), acting, &Crc));
+        assert_eq!(taken, Err(NotNow::Ios(1)));
+        assert_eq!(self.array.kept_out(), Some(1), "not done: it is kept out");
+        if is_new {
+            let taken = self.act(|array, acting| array.take_new((own, 0), acting, &Crc));
+            assert_eq!(taken, Ok(()));
+            assert_eq!(self.array.kept_out(), None);
+        }
         self.array.release();
         self.heal();
         assert_eq!(self.array.kept_out(), None);
