@@ -45,6 +45,9 @@ pub struct Resync {
     /// The count of the dump that was the last one to begin when nothing lacked its columns any
     /// more; `None` before.
     complete: Option<u64>,
+    /// A segment that lacked its columns when it was looked for: it is looked at first, as what is
+    /// next is asked for after each event, and a look may go through all segments.
+    lacking: u32,
 }
 
 impl Resync {
@@ -54,6 +57,7 @@ impl Resync {
             member,
             from: log.next_sequence(),
             complete: None,
+            lacking: 0,
         }
     }
 
@@ -84,7 +88,9 @@ impl Resync {
             if log.acknowledged().saturating_add(1) < self.from {
                 return Step::Wait;
             }
-            if segments.lacks(Members::of(self.member)) {
+            let lacking = segments.lacking(Members::of(self.member), self.lacking);
+            if let Some(lacking) = lacking {
+                self.lacking = lacking;
                 return Step::Collect;
             }
             self.complete = Some(dumping.unwrap_or(held).generation);

@@ -155,11 +155,13 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         }
     }
 
-    /// A read of a segment has ended.
-    pub fn end_read(&mut self, segment: u32) {
-        if let Some(segment) = self.get(segment) {
+    /// A read of a segment has ended; whether it was the last one of a segment in which nothing is
+    /// live any more.
+    pub fn end_read(&mut self, segment: u32) -> bool {
+        self.get(segment).is_some_and(|segment| {
             segment.reads = segment.reads.saturating_sub(1);
-        }
+            segment.reads == 0 && segment.live == 0
+        })
     }
 
     /// Members do not have the columns of some uses, as [`lose`](super::table::lose) has it.
@@ -174,8 +176,18 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
     /// Whether something that can be moved is live in a segment of which one of these members has
     /// no columns.
     pub fn lacks(&self, members: Members) -> bool {
-        let mut all = self.all.as_ref().iter();
-        all.any(|segment| segment.lacks(members) && !segment.is_collected)
+        self.lacking(members, 0).is_some()
+    }
+
+    /// Returns a segment of which that is true, `from` or one behind it if there is such a one.
+    pub fn lacking(&self, members: Members, from: u32) -> Option<u32> {
+        let all = self.all.as_ref();
+        let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
+        let from = from.min(count);
+        (from..count).chain(0..from).find(|number| {
+            let segment = all.get(*number as usize);
+            segment.is_some_and(|segment| segment.lacks(members) && !segment.is_collected)
+        })
     }
 
     /// Returns the segment to be collected next: one with something live of which one of `members`
@@ -227,7 +239,7 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         (end, durable): (&Cursor, u64),
         start: (&Start, &Layout),
     ) -> Option<u32> {
-        let mut all = self.all_free(end, durable, start);
+        let mut all = self.all_free((end, durable), start);
         let free = all.next()?;
         let left = purpose.leaves(start.1);
         (all.take(left).count() == left).then_some(free)
@@ -240,18 +252,19 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         (end, durable): (&Cursor, u64),
         start: (&Start, &Layout),
     ) -> bool {
-        self.all_free(end, durable, start).take(count).count() == count
+        self.all_free((end, durable), start).take(count).count() == count
     }
 
     /// Returns one for the first batch of an assembly, of which `end` is where it is expected.
     pub fn free_behind(&self, end: &Cursor, start: (&Start, &Layout)) -> Option<u32> {
-        self.all_free(end, u64::MAX, start).next()
+        self.all_free((end, u64::MAX), start).next()
     }
 
-    fn all_free(
+    /// Returns the segments that may be written, the first one behind the end of the log first; as
+    /// for [`Self::free`]. Only the begin of a segment takes one of them away.
+    pub fn all_free(
         &self,
-        end: &Cursor,
-        durable: u64,
+        (end, durable): (&Cursor, u64),
         (start, layout): (&Start, &Layout),
     ) -> impl Iterator<Item = u32> + use<'_, S> {
         let (known, end, start) = (self.all.as_ref(), *end, start.cursor);

@@ -404,7 +404,7 @@ impl Engine {
     }
 
     /// Whether writes wait for a segment.
-    pub(super) fn is_blocked(&self) -> bool {
+    pub(super) fn is_blocked(&mut self) -> bool {
         !self.writes.waiting.tags.is_empty()
             && matches!(self.array.pack(Purpose::Write, false), Err(Wait::Segment))
     }

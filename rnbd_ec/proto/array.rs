@@ -10,6 +10,7 @@
 
 mod batches;
 mod dumping;
+mod free;
 mod looking;
 mod members;
 mod news;
@@ -52,6 +53,7 @@ use super::{
     packing::Packed, //
 };
 
+use self::free::Free;
 pub(super) use self::room::CLOSED_MAX;
 pub use self::{
     batches::Begun,
@@ -165,6 +167,7 @@ pub struct Array<M: Memory> {
     repairs: Budget,
     /// The segment that is collected.
     collecting: Option<u32>,
+    free: Free,
     /// Segments are few: some are to be collected.
     is_low: bool,
     /// The live bytes that there is always room for, if the disk promises more.
@@ -200,6 +203,7 @@ impl<M: Memory> Array<M> {
             damaged: [None; 2],
             repairs: Budget::default(),
             collecting: None,
+            free: Free::default(),
             is_low: true,
             held_bytes: held_bytes(&layout),
         }

@@ -61,7 +61,7 @@ impl<M: Memory> Array<M> {
     /// # Errors
     ///
     /// Returns what is waited for.
-    pub fn pack(&self, purpose: Purpose, begins_segment: bool) -> Result<Packing, Wait> {
+    pub fn pack(&mut self, purpose: Purpose, begins_segment: bool) -> Result<Packing, Wait> {
         if self.is_stopped() {
             return Err(Wait::Stopped);
         }
@@ -141,6 +141,7 @@ impl<M: Memory> Array<M> {
                 (head.segment_sequence, head.sequence),
                 head.live,
             );
+            self.free.take();
             self.is_low = self.is_running_low();
         }
         for member in head.used.iter() {

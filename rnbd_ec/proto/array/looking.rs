@@ -116,7 +116,13 @@ impl<M: Memory> Array<M> {
 
     /// A read of what was found has ended.
     pub fn end_read(&mut self, found: &Found) {
-        self.segments.end_read(found.spot.segment);
+        self.end_segment_read(found.spot.segment);
+    }
+
+    pub(super) fn end_segment_read(&mut self, segment: u32) {
+        if self.segments.end_read(segment) {
+            self.free.count_again();
+        }
     }
 
     /// Whether each member that was found may still be read. One that may not has failed, and may

@@ -158,7 +158,7 @@ impl<M: Memory> Array<M> {
     ///
     /// Returns why not now.
     pub fn replacement(
-        &self,
+        &mut self,
         member: usize,
         (id, reads): (u64, u32),
     ) -> Result<Superblock, NotNow> {
@@ -178,7 +178,7 @@ impl<M: Memory> Array<M> {
     /// # Errors
     ///
     /// Returns why not now.
-    pub fn check_return(&self, member: usize, reads: u32) -> Result<(), NotNow> {
+    pub fn check_return(&mut self, member: usize, reads: u32) -> Result<(), NotNow> {
         if self.log.written_members().contains(member) || self.telling == Some(member) {
             return Err(NotNow::InUse);
         }

@@ -3,10 +3,6 @@
 //! Room for batches: segments that may be written, and what makes more of them.
 
 use seglog::{
-    collect::{
-        reserve,
-        Purpose, //
-    },
     members::Members,
     resync::Step, //
 };
@@ -59,31 +55,6 @@ pub enum Repair {
 }
 
 impl<M: Memory> Array<M> {
-    /// Returns a segment for a batch with this purpose.
-    pub(super) fn free(&self, purpose: Purpose) -> Option<u32> {
-        let end = (self.log.cursor(), self.log.durable());
-        let start = (&self.start, &self.layout);
-        let is_left = match purpose {
-            Purpose::Write => {
-                let left = reserve(&self.layout).saturating_add(CLOSED_MAX);
-                self.segments.has_free(left.saturating_add(1), end, start)
-            }
-            Purpose::Reserved | Purpose::Collect => true,
-        };
-        self.segments.free(purpose, end, start).filter(|_| is_left)
-    }
-
-    /// Whether fewer segments are free than writes should find.
-    pub(super) fn is_running_low(&self) -> bool {
-        let end = (self.log.cursor(), self.log.durable());
-        let wanted = reserve(&self.layout)
-            .saturating_mul(2)
-            .saturating_add(CLOSED_MAX);
-        !self
-            .segments
-            .has_free(wanted, end, (&self.start, &self.layout))
-    }
-
     /// Returns what is to be done. `is_blocked`: a batch waits for a segment.
     pub fn need(&self, is_blocked: bool) -> Need {
         if self.is_stopped() {
@@ -216,7 +187,7 @@ impl<M: Memory> Array<M> {
 
     /// The segment was collected, or is given up.
     pub fn end_collecting(&mut self, victim: &Victim) {
-        self.segments.end_read(victim.segment());
+        self.end_segment_read(victim.segment());
         self.collecting = None;
         if victim.is_read(&self.layout) {
             self.segments.collected(victim.segment());

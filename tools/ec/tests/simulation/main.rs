@@ -193,6 +193,17 @@ fn a_stop_does_not_wait_for_a_segment_with_bad_sectors() {
 }
 
 #[test]
+fn segments_are_not_looked_through_for_each_batch() {
+    let setting = Setting {
+        percent: 30,
+        ..Setting::default()
+    };
+    for seed in seeds().take(4) {
+        Life::new(seed, setting).run_with_looks();
+    }
+}
+
+#[test]
 fn writers_leave_room_for_who_collects() {
     let setting = Setting {
         is_raw: true,

@@ -12,7 +12,10 @@ mod losing;
 mod reading;
 mod refusing;
 
-use std::collections::VecDeque;
+use std::{
+    cell::Cell,
+    collections::VecDeque, //
+};
 
 use rnbd_ec::proto::{
     array::{
@@ -88,8 +91,29 @@ pub(crate) struct OnHost;
 
 impl Memory for OnHost {
     type Words = Words;
-    type Segments = Vec<Segment>;
+    type Segments = Counted;
     type Packed = Vec<Packed>;
+}
+
+thread_local! {
+    /// How often this test has looked through the segments, or at one of them.
+    static LOOKS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The segments, whose reads are counted.
+pub(crate) struct Counted(pub(crate) Vec<Segment>);
+
+impl AsRef<[Segment]> for Counted {
+    fn as_ref(&self) -> &[Segment] {
+        LOOKS.set(LOOKS.get() + 1);
+        &self.0
+    }
+}
+
+impl AsMut<[Segment]> for Counted {
+    fn as_mut(&mut self) -> &mut [Segment] {
+        &mut self.0
+    }
 }
 
 /// A write that waits for its batch, or for its end.

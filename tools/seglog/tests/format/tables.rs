@@ -272,6 +272,8 @@ fn what_lacks_a_column_is_collected_first_and_what_is_least() {
     assert_eq!(victim(&segments, two, false, 9), None);
     assert_eq!(victim(&segments, two, true, 9), Some(2));
     assert!(segments.lacks(Members::of(2)) && !segments.lacks(two));
+    let lacking = [0, 2, SEGMENTS].map(|from| segments.lacking(Members::of(2), from));
+    assert_eq!(lacking, [Some(1), Some(3), Some(1)]);
     for block in [2, 3] {
         segments.assign((entry(1), Entry::ZEROES), 9, &layout);
         assert_eq!(

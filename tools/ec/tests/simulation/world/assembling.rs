@@ -42,6 +42,7 @@ use seglog::{
 };
 
 use super::{
+    Counted,
     Crc,
     Life,
     OnHost, //
@@ -119,7 +120,7 @@ pub(crate) fn assemble<D: Devices<Error: fmt::Display>>(
     let mut words = Words(vec![0; layout.words() as usize]);
     recovery.walk(&mut words).map_err(says)?;
     let memory = vec![Segment::default(); layout.parts().segments as usize];
-    let segments = Segments::count(memory, &words, &layout);
+    let segments = Segments::count(Counted(memory), &words, &layout);
     let mut segments = segments.map_err(|_| "the table is malformed")?;
     let start = *recovery.start();
     let free = segments.free_behind(recovery.opens_at(), (&start, &layout));

@@ -4,6 +4,7 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     ops::Range, //
 };
 
@@ -39,7 +40,8 @@ use super::{
     assembling::OneByOne,
     content,
     Crc,
-    Life, //
+    Life,
+    LOOKS, //
 };
 use crate::member::SECTOR;
 
@@ -163,6 +165,27 @@ impl Life {
             }
         }
         panic!("{}: block 0 is where it was", self.label());
+    }
+
+    /// Batches follow each other: all segments are looked through when one of them begins, and not
+    /// for each batch, as an array of a terabyte has half a million.
+    pub(crate) fn run_with_looks(mut self) {
+        let first = self.array.next_sequence();
+        LOOKS.set(0);
+        let mut segments = BTreeSet::new();
+        while self.array.next_sequence() < first + 200 {
+            self.write_at(0, 1, false);
+            self.settle();
+            while self.history.blocks[0].is_in_flight {
+                self.end_any();
+                self.settle();
+            }
+            segments.insert(self.spot_of(0).segment);
+        }
+        let most = 3 * segments.len() as u64;
+        // A look at one, for `spot_of`.
+        let looks = LOOKS.get() - 200;
+        assert!(looks <= most, "{}: {looks} looks", self.label());
     }
 
     fn load_until(&mut self, of: &mut Collecting, reads: &Cell<u32>, stop_at: u32) -> Loaded {
