@@ -2,6 +2,7 @@
 
 //! Members that fail, and return.
 
+use rnbd_ec::proto::array::NotNow;
 use seglog::members::Members;
 
 use super::{
@@ -24,13 +25,20 @@ impl Life {
                 None => return,
             }
         };
-        if self.random.below(2) == 0 {
-            self.members[member].lose_cache();
+        let loses_cache = self.random.below(2) == 0;
+        match self.random.below(3) {
+            0 => self.members[member].is_dead = true,
+            1 => self.array.fail(member),
+            _ => {
+                let owed_ms = [(); 3].map(|()| self.random.below(1200));
+                if self.array.take_away(member, owed_ms).is_err() {
+                    return;
+                }
+                assert_eq!(self.array.kept_out(), Some(member), "{}", self.label());
+            }
         }
-        if self.random.below(2) == 0 {
-            self.members[member].is_dead = true;
-        } else {
-            self.array.fail(member);
+        if loses_cache {
+            self.members[member].lose_cache();
         }
     }
 
@@ -45,9 +53,25 @@ impl Life {
             return;
         }
         let is_new = self.random.below(4) == 0;
+        if self.array.kept_out() == Some(member) && !is_new {
+            if self.random.below(2) == 0 {
+                let own = self.superblock(member);
+                let taken = self.act(|array, acting| array.take_back((own, 0), acting, &Crc));
+                assert_eq!(taken, Err(NotNow::KeptOut), "{}", self.label());
+                return;
+            }
+            self.array.release();
+        }
         self.prepare_return(member, is_new);
         let own = self.superblock(member);
-        let taken = self.act(|array, acting| array.take_back((own, 0), acting, &Crc));
+        let taken = self.act(|array, acting| {
+            if is_new {
+                array.take_new((own, 0), acting, &Crc)
+            } else {
+                array.take_back((own, 0), acting, &Crc)
+            }
+        });
         assert_eq!(taken, Ok(()), "{}", self.label());
+        assert_eq!(self.array.kept_out(), None, "{}", self.label());
     }
 }
