@@ -187,6 +187,12 @@ impl Life {
             }
             96 if self.setting.fails && self.random.below(self.rarity(6)) == 0 => self.fail_one(),
             97..99 if self.setting.fails => self.return_one(),
+            99 if self.setting.fails
+                && self.setting.crashes
+                && self.random.below(self.rarity(12)) == 0 =>
+            {
+                self.fail_two();
+            }
             _ => {}
         }
     }

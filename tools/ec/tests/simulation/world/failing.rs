@@ -42,6 +42,33 @@ impl Life {
         }
     }
 
+    /// Members fail until too few are left: nothing is acknowledged any more. After the assembly
+    /// that follows, of all of them, what was flushed is there.
+    pub(super) fn fail_two(&mut self) {
+        let survivor = self.random.below(3) as usize;
+        let fails = |member: &usize| *member != survivor;
+        for member in (0..3).filter(fails) {
+            self.array.fail(member);
+            self.members[member].is_dead = self.random.below(2) == 0;
+            if self.random.below(2) == 0 {
+                // The first one may be known to have failed when the second one does.
+                self.end_any();
+                self.settle();
+            }
+        }
+        self.settle();
+        assert!(self.array.is_stopped(), "{}", self.label());
+        let acknowledged = self.acknowledged;
+        for _ in 0..20 {
+            self.write();
+            self.flush();
+            self.end_any();
+            self.settle();
+        }
+        assert_eq!(self.acknowledged, acknowledged, "{}", self.label());
+        self.check_power_failure();
+    }
+
     /// A member that has failed is there again, or another device in its place.
     pub(super) fn return_one(&mut self) {
         let missing = Members::ALL.minus(self.array.live().or(self.array.returning()));
