@@ -45,6 +45,9 @@ use crate::client::io::transfer::Transfer;
 // A block of the layout is one of pages: the addresses of its buffers are made of its length.
 const _: () = assert!(PAGE_SIZE == PAGE_SIZE_MIN as usize);
 
+/// The bytes of protection information that no device has made.
+const SPOILT: u8 = 0xfe;
+
 /// The buffer of one request.
 pub(crate) struct ReadBuffer {
     mapping: Arc<PageMapping>,
@@ -58,6 +61,18 @@ impl ReadBuffer {
     #[inline(always)]
     pub(crate) fn fits(&self, len: u32) -> bool {
         len <= self.len
+    }
+
+    /// Overwrites the last `tail` of `len` bytes, before they are lent: protection information of
+    /// the read before, perhaps of the same block, must not stand for data that do not come.
+    #[cold]
+    pub(crate) fn spoil_end(&self, len: u32, tail: u32) {
+        let begin = self.offset.wrapping_add(len.saturating_sub(tail));
+        // Within the buffer, as `len` fits.
+        let _ = self
+            .mapping
+            .block()
+            .fill(begin as usize, tail as usize, SPOILT);
     }
 
     /// Returns the address and key for a server that writes `len` bytes; they are the device's

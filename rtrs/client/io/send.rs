@@ -125,6 +125,11 @@ impl<'a> Outgoing<'a> {
         data_len: u32,
         transfer: T,
     ) -> Result<(), Rejected<T>> {
+        if transfer.tail_len() != 0 {
+            if let Some(buffer) = &held.buffer {
+                buffer.spoil_end(data_len, transfer.tail_len());
+            }
+        }
         let mut space = WrBuffer::new();
         let mut chain = self.connection.qp.batch::<1, 1>(&mut space);
         match self.lay_out_copied(&mut chain, &held, data_len) {

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import messages as m
 from scripted_peer import Endpoint, ScriptedPeer
-from server import SEND, Lies, Server
+from server import GO, SEND, Lies, Server
 
 # Appears when the server listens.
 READY = "/tmp/peer/ready"
@@ -101,11 +101,12 @@ def protection_information_unasked() -> Lies:
 
 
 # What a client that meets the server asks for besides.
-ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64", KEPT: " nr_poll_queues=1"}
+STALE = "one_that_answers_without_data"
+ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64", STALE: " pi=crc64", KEPT: " nr_poll_queues=1"}
 SMALL = "one_that_takes_the_key_of_a_small_buffer_away"
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
           "one_that_erases_for_good": "", "one_that_writes_into_buffers_at_any_time": "",
-          "one_that_takes_the_key_of_a_buffer_away": "", SMALL: "",
+          "one_that_takes_the_key_of_a_buffer_away": "", SMALL: "", STALE: "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
           "one_that_tells_who_it_is": "naa.3123456789abcdef"}
 
@@ -425,6 +426,25 @@ def an_answer_without_the_end_of_the_data() -> Lies:
     """A READ with protection information: the key comes, and the tuple that should be behind it does not."""
     return Lies(echoes=True, session={"boot": 1}, connect={"flags": 2}, open={"pi": b"\x11\x0c", "logical": 4096},
                 at_io=_no_tail)
+
+
+def _data_until_told(server: Server, end: Endpoint, chunk: int) -> None:
+    """Answers READs with protection information, and from a time on without a byte."""
+    server.lies.at_io = _data_until_told
+    address, key, size = server.reply
+    if os.path.exists(GO):
+        server.respond(end, chunk)
+        return
+    data = bytes(size // (4096 + 16) * 4096)
+    end.put(SEND, data + m.crc64_tuples(data, server.sector))
+    end.post("write", SEND, size, address, key, m.imm(m.IMM_RESPONSE, chunk))
+
+
+@hostile_server(0)
+def one_that_answers_without_data() -> Lies:
+    """The buffer of the READ has right data of the same block, of the READ before: it is an error all the same."""
+    return Lies(echoes=True, depth=2, session={"boot": 1}, open={"pi": b"\x11\x0c", "logical": 4096},
+                at_io=_data_until_told)
 
 
 def _long_message(server: Server, end: Endpoint, chunk: int) -> None:

@@ -55,6 +55,7 @@ class Server:
         self.peer, self.lies, self.depth, self.chunk = peer, lies, lies.depth, chunk
         depth = lies.depth
         self.reply = (0, 0, 0)                      # address, key and size of the last READ's memory
+        self.sector = 0                             # of that READ
         self.is_asked = False                       # to invalidate that key
         self.kept = 0                               # a key for later
         self.lost = (0, 0, 0)                       # as `reply`, of a READ that was never answered
@@ -105,6 +106,7 @@ class Server:
         if block_kind == m.IO and kind == m.READ:
             head = memory.get(chunk * self.chunk + offset, 24)
             self.reply = struct.unpack_from("<QII", head, 8)
+            self.sector = struct.unpack_from("<Q", user, 8)[0]
             self.is_asked = bool(struct.unpack_from("<H", head, 4)[0] & m.NEED_INVAL)
         if block_kind == m.IO and self.lies.at_io:
             deed, self.lies.at_io = self.lies.at_io, None

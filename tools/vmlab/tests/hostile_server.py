@@ -75,6 +75,18 @@ def _write_late(vm: Machine, name: str, mark: int) -> None:
         ok(vm.log_matches("QP access error", mark), "the client's adapter has not refused that write")
 
 
+def _read_more(vm: Machine, name: str, mark: int) -> None:
+    """What else an honest server is asked for."""
+    if name == SCRIBBLES:
+        vm.run(SIDE_BY_SIDE, 60)
+    if name == hostile_servers.SMALL:
+        vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=512 count=2 skip=8 iflag=direct", 40)
+    if name == hostile_servers.STALE:
+        vm.run(f"touch {scripted.GO}")
+        read = vm.try_run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct 2>&1", 40)
+        ok(read.code and vm.log_matches("interval 0 has", mark), f"no data came, and the read said: {read.out}")
+
+
 @pytest.mark.parametrize(("name", "expected", "title"), [
     pytest.param(name, expected, function.__doc__ or "", id=name)
     for name, (expected, function) in hostile_servers.HOSTILE_SERVERS.items()])
@@ -109,10 +121,7 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
             if lab.modules == "ours":
                 told = vm.run("cat /sys/block/rnbd0/wwid 2>/dev/null || true").strip()
                 ok(told == hostile_servers.HONEST[name], f"the disk's identity is '{told}'")
-            if name == SCRIBBLES:
-                vm.run(SIDE_BY_SIDE, 60)
-            if name == hostile_servers.SMALL:
-                vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=512 count=2 skip=8 iflag=direct", 40)
+            _read_more(vm, name, mark)
         elif lab.modules == "ours" and name not in hostile_servers.HARMLESS:
             words = hostile_servers.CLOSED_FOR.get(name, "")
             ok(vm.log_matches(f"rtrs_client.*{words}.*closing the path", mark), f"no path was closed for: {words}")
