@@ -8,8 +8,9 @@
 //!     [member_timeout_ms=N] [hedge_ms=N] [recover_every_n=N]
 //! ```
 //!
-//! `size=`, `codec=` and `matrix=` are for a new array, which has three members. The order of the
-//! members of one that is assembled does not matter.
+//! `size=` and `matrix=` are for a new array, which has three members; `codec=` is for what is
+//! written until the array is stopped. The order of the members of one that is assembled does not
+//! matter.
 
 use core::fmt;
 
