@@ -16,6 +16,7 @@
 //! | `admission` | how much is done for whom |
 //! | `counters` | what has happened |
 //! | `secret` | the key of all nodes |
+//! | `sums` | by what pages are known to be what a file server has sent |
 //! | `workers` | requests that are kept, and addresses that are looked up |
 //! | `attached` | a node that is attached to a device, and how it answers |
 //! | `view` | what others see of a node |
@@ -40,6 +41,7 @@ mod requester;
 mod resolvers;
 mod responder;
 mod secret;
+mod sums;
 mod view;
 mod workers;
 
@@ -53,6 +55,7 @@ pub(crate) use self::{
     requester::Notice,
     responder::PageCache,
     secret::Secret,
+    sums::Sums,
     view::View, //
 };
 

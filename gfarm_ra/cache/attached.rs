@@ -31,15 +31,18 @@ use crate::proto::cache::{
         NodeId, //
     },
     counter::Counter,
+    pages::PageSet,
     reply::{
         Answer,
-        Reply, //
+        Reply,
+        REPLY_LEN_MAX, //
     },
     request::{
         Request,
         RequestId,
         Role, //
-    }, //
+    },
+    sums::Entry, //
 };
 
 /// The state of a node that exists while it is attached to a device.
@@ -95,7 +98,7 @@ impl Attached {
             };
         // The credits in the reply do not count this request.
         drop(admitted);
-        self.reply(id, &origin, answer, size_bytes);
+        self.conclude(&request, &origin, answer, size_bytes);
     }
 
     /// Keeps a request until this node has the pages, then answers it. Sleeps.
@@ -112,8 +115,56 @@ impl Attached {
         let last = responder.keep(request, *node, address, pages, &admitted, say);
         drop(admitted);
         if let Some((answer, size_bytes)) = last {
-            self.reply(request.id(), origin, answer, size_bytes);
+            self.conclude(request, origin, answer, size_bytes);
         }
+    }
+
+    /// Sends the last reply to a request, with the sums of the pages if they were asked for.
+    fn conclude(&self, request: &Request, to: &RequestOrigin, answer: Answer, size_bytes: u64) {
+        match (answer, request.ask().wants_sums) {
+            (Answer::Data { pages }, true) => {
+                if !self.reply_with_sums(request, to, pages, size_bytes) {
+                    // The sums had to make room for others meanwhile.
+                    self.reply(request.id(), to, BUSY, 0);
+                }
+            }
+            _ => self.reply(request.id(), to, answer, size_bytes),
+        }
+    }
+
+    /// Sends a reply with the sums of the pages that were sent; returns whether they are known.
+    // A frame of its own, which is there for this only.
+    #[inline(never)]
+    fn reply_with_sums(
+        &self,
+        request: &Request,
+        to: &RequestOrigin,
+        pages: PageSet,
+        size_bytes: u64,
+    ) -> bool {
+        let reply = Reply {
+            id: request.id(),
+            size_bytes,
+            credits: self.admissions.credits(),
+            answer: Answer::Data { pages },
+        };
+        let mut bytes = [0; REPLY_LEN_MAX];
+        let (me, key) = (self.peers.me().node, self.requests.secret.key());
+        let given = request.wanted().part(pages);
+        let sealed = given.zip(self.responder.sums()).and_then(|(given, sums)| {
+            let mut seal = |entry: &Entry| {
+                reply.seal_with_sums(me, to.node, key, &mut bytes, |page| entry.sum(page))
+            };
+            sums.with(&given, &mut seal)?
+        });
+        let Some(bytes) = sealed.and_then(|len| bytes.get(..len)) else {
+            return false;
+        };
+        self.endpoint
+            .counters()
+            .add(Counter::said(&reply.answer), 1);
+        let _ = self.endpoint.send(&to.address, bytes);
+        true
     }
 
     /// Sends a reply. May sleep. A reply that cannot be sent is dropped, as if it were lost.

@@ -2,6 +2,8 @@
 
 //! One read of pages of a chunk from other nodes, from its first request to its end.
 
+mod settling;
+
 use core::{
     mem,
     ops::ControlFlow::{
@@ -15,7 +17,6 @@ use kernel::sync::Arc;
 use kernel_ext::random;
 use rdma::{
     transfer::{
-        self,
         ReceiveQp,
         Received,
         Receiving, //
@@ -51,10 +52,6 @@ use crate::proto::cache::{
         PAGES, //
     },
     read_table::ReadId,
-    reassembly::{
-        Move,
-        Place, //
-    },
     reply::Holder,
     request::{
         Ask,
@@ -435,52 +432,6 @@ impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
             // Until then the device may write to the pages: the reader waits (decision 0014).
             self.hold = Hold::Received(receiving.end());
         }
-    }
-
-    /// Puts fragments at their places, and gives the pages to the subrequest.
-    #[inline(never)]
-    fn settle(&mut self, complete: PageSet) -> Effect {
-        let mut came = PageSet::EMPTY;
-        if let Hold::Received(received) = &mut self.hold {
-            let place = |place| match place {
-                Place::Slot(slot) => transfer::Place::Slot(slot.into()),
-                Place::Spare => transfer::Place::Spare,
-            };
-            let mut moved = Ok(());
-            while let Some(Move { from, to }) = self.inbox.next_move() {
-                moved = moved.and_then(|()| received.copy(place(from), place(to)));
-            }
-            // CAST: At most 256.
-            let count = self.pages.len() as u16;
-            if moved.is_ok() && complete == self.pages && received.deliver(0..count).is_ok() {
-                came = complete;
-            } else if moved.is_ok() {
-                for (number, page) in (0u16..).zip(self.pages.iter()) {
-                    let row = number..number.saturating_add(1);
-                    // A page that is refused is read from the file server.
-                    if complete.contains(page) && received.deliver(row).is_ok() {
-                        came.insert(page);
-                    }
-                }
-            }
-        }
-        self.count(came);
-        if let Some(node) = self.credit {
-            // CAST: At most 256.
-            let pages = came.len() as u64;
-            self.requests.peers.with(|table| table.gave(node, pages));
-        }
-        self.take_back();
-        self.step(Event::Settled)
-    }
-
-    /// Counts pages of the chunk that have come.
-    fn count(&self, pages: PageSet) {
-        let counters = self.requests.endpoint.counters();
-        // CAST: At most 256.
-        counters.add(Counter::PeerPages, pages.len() as u64);
-        let bytes = pages.len_bytes(self.wanted.chunk(), self.wanted.size_bytes());
-        counters.add(Counter::PeerBytes, bytes);
     }
 
     /// Takes queue pair and pages back from a transfer that has ended.

@@ -98,15 +98,19 @@ impl Mail {
 
 impl Inbox {
     /// Allocates it for queue pair `qp_index` of `qps`, for reads by the node `me` with fragments
-    /// of this length, which go to the file server after `read_us` microseconds. Sleeps.
+    /// of this length, which go to the file server after `read_us` microseconds, and may compare
+    /// pages with their sums. Sleeps.
     pub(super) fn new(
         (qp_index, qps): (u16, u16),
         me: NodeId,
         fragment_len: FragmentLen,
-        read_us: u64,
+        (read_us, compares): (u64, bool),
     ) -> Result<Arc<Self>> {
         let mut machine = KBox::new(Requester::idle(me, fragment_len), GFP_KERNEL)?;
         machine.set_limit(read_us);
+        if compares {
+            machine.compare();
+        }
         let mail = Mail {
             machine,
             tags: Tags::new(qp_index, qps),
@@ -239,6 +243,11 @@ impl Inbox {
     pub(super) fn ask_of(&self, node: NodeId) -> Option<Ask> {
         let mail = self.mail.lock();
         mail.is_running.then(|| mail.machine.ask_of(node))
+    }
+
+    /// Returns the sum that a page is to have, if it is to be compared.
+    pub(super) fn sum(&self, page: u8) -> Option<u32> {
+        self.mail.lock().machine.sum(page)
     }
 
     /// Returns the next copy to make.

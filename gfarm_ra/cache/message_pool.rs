@@ -29,7 +29,7 @@ use crate::proto::cache::{
         Head,
         Key,
         Kind,
-        DATAGRAM_LEN_MAX, //
+        COMMON_LEN_MAX, //
     }, //
 };
 
@@ -40,7 +40,7 @@ const KEPT: usize = 4;
 #[derive(Zeroable)]
 struct Buffers {
     body: [u8; BODY_LEN_MAX],
-    bytes: [u8; DATAGRAM_LEN_MAX],
+    bytes: [u8; COMMON_LEN_MAX],
 }
 
 /// The reserve of memory for messages.

@@ -54,6 +54,7 @@ use super::{
         Responder, //
     },
     secret::Secret,
+    sums::Sums,
     workers::Workers, //
 };
 use crate::proto::{
@@ -77,6 +78,7 @@ use crate::proto::{
             receive,
             Received, //
         },
+        sums::Verify,
         wire::{
             Datagram,
             Head, //
@@ -107,6 +109,8 @@ pub(crate) struct Limits {
     pub(crate) read_us: u64,
     /// The bytes that are sent to others in a second; 0 is no limit.
     pub(crate) rate_bytes: u64,
+    /// Whether pages are compared with their sums.
+    pub(crate) verify: Verify,
 }
 
 /// A node, which ends with its drop.
@@ -122,6 +126,8 @@ pub(super) struct Shared {
     secret: Arc<Secret>,
     pages: Arc<dyn PageCache>,
     pub(super) counters: Arc<Counters>,
+    /// The sums of pages, if they are made.
+    sums: Option<Arc<Sums>>,
     admissions: Arc<Admissions>,
     /// Locked while the node begins: the removal of its device waits for that.
     #[pin]
@@ -160,6 +166,7 @@ impl Node {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_cache", flags, SENDING)?;
         let counters = Counters::new()?;
+        let sums = Sums::new(limits.verify, &counters)?;
         let admissions = Admissions::new(limits.serving, limits.rate_bytes)?;
         let keepers = Workers::new(c"gfarm_keep", KEEPING)?;
         let refusers = Workers::new(c"gfarm_refuse", REFUSING)?;
@@ -169,6 +176,7 @@ impl Node {
                 secret,
                 pages,
                 counters,
+                sums,
                 admissions,
                 making <- new_mutex!((), "Shared::making"),
                 attached <- new_mutex!(None, "Shared::attached"),
@@ -183,34 +191,19 @@ impl Node {
             shared,
         };
         let making = this.shared.making.lock();
-        let (incoming, counters) = (this.shared.clone(), &this.shared.counters);
         // The device cannot go unnoticed from here on.
-        let found = place()?;
-        let group = found.group;
-        let endpoint = Endpoint::new(found, limits.serving.into(), incoming, counters)?;
-        let peers = Peers::new(me, endpoint.address(), group)?;
-        let owner = Owner::new(&peers)?;
-        let in_flight = ReadsInFlight::new()?;
-        let secret = &this.shared.secret;
-        let membership = Membership::new(&endpoint, &peers, secret)?;
-        let attached = Attached {
-            requests: Requests::new(&endpoint, &membership, &owner, &in_flight, secret, limits)?,
-            owner,
-            membership,
-            responder: Responder::new(&endpoint, &in_flight, SENDING.min(limits.serving))?,
-            admissions: this.shared.admissions.clone(),
-            in_flight,
-            device: endpoint.pd().device().id(),
-            endpoint,
-            peers,
-        };
-        let attached = Arc::new(attached, GFP_KERNEL)?;
+        let attached = this.shared.attach(place()?, limits)?;
         *this.shared.attached.lock() = Some(attached.clone());
         drop(making);
         attached.membership.look();
         // It may have changed before it was told of here.
         this.shared.look_at_port(&attached);
         Ok(this)
+    }
+
+    /// Returns where the sums of pages go that a file server has sent, if they are made.
+    pub(crate) fn sums(&self) -> Option<&Sums> {
+        self.shared.sums.as_deref()
     }
 
     /// Returns how files are read from other nodes.
@@ -276,6 +269,38 @@ impl Drop for Node {
 }
 
 impl Shared {
+    /// Makes what a node has on its device. Sleeps.
+    fn attach(self: &Arc<Self>, found: Found, limits: &Limits) -> Result<Arc<Attached>> {
+        let group = found.group;
+        let (incoming, serving) = (self.clone(), limits.serving);
+        let endpoint = Endpoint::new(found, serving.into(), incoming, &self.counters)?;
+        let peers = Peers::new(self.me, endpoint.address(), group)?;
+        let owner = Owner::new(&peers)?;
+        let in_flight = ReadsInFlight::new()?;
+        let (secret, sums) = (&self.secret, &self.sums);
+        let membership = Membership::new(&endpoint, &peers, secret)?;
+        let attached = Attached {
+            requests: Requests::new(
+                &endpoint,
+                &membership,
+                &owner,
+                &in_flight,
+                secret,
+                sums,
+                limits,
+            )?,
+            owner,
+            membership,
+            responder: Responder::new(&endpoint, &in_flight, sums, SENDING.min(serving))?,
+            admissions: self.admissions.clone(),
+            in_flight,
+            device: endpoint.pd().device().id(),
+            endpoint,
+            peers,
+        };
+        Ok(Arc::new(attached, GFP_KERNEL)?)
+    }
+
     pub(super) fn attached(&self) -> Option<Arc<Attached>> {
         self.attached.lock().clone()
     }
@@ -342,7 +367,7 @@ impl Shared {
                     attached.requests.answered();
                 }
             }
-            Ok(Received::Reply(reply)) => attached.requests.replied(node, &reply),
+            Ok(Received::Reply(reply, sums)) => attached.requests.replied(node, &reply, sums),
             Ok(Received::Have(have)) => attached.owner.told(node, &have),
             Ok(Received::Request(address, request)) => {
                 self.request(attached, node, address, request)

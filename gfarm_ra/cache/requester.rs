@@ -50,7 +50,8 @@ use super::{
         Peers,
         Table, //
     },
-    secret::Secret, //
+    secret::Secret,
+    sums::Sums, //
 };
 use crate::proto::{
     cache::{
@@ -67,6 +68,7 @@ use crate::proto::{
         },
         read_table::ReadId,
         reply::{
+            self,
             Answer,
             Reply, //
         },
@@ -192,6 +194,7 @@ pub(crate) struct Requests<I: Incoming> {
     pub(super) owner: Arc<Owner>,
     in_flight: Arc<ReadsInFlight>,
     pub(super) secret: Arc<Secret>,
+    pub(super) sums: Option<Arc<Sums>>,
     inboxes: KVec<Arc<Inbox>>,
     #[pin]
     data_qps: Mutex<DataQps>,
@@ -217,6 +220,7 @@ impl<I: Incoming> Requests<I> {
         owner: &Arc<Owner>,
         in_flight: &Arc<ReadsInFlight>,
         secret: &Arc<Secret>,
+        sums: &Option<Arc<Sums>>,
         limits: &Limits,
     ) -> Result<Arc<Self>> {
         let (fragment_len, count) = (endpoint.longest(), limits.asking);
@@ -226,7 +230,8 @@ impl<I: Incoming> Requests<I> {
         let mut unmade = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut inboxes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         for index in 0..count {
-            let inbox = Inbox::new((index, count), me, fragment_len, limits.read_us)?;
+            let how = (limits.read_us, sums.is_some());
+            let inbox = Inbox::new((index, count), me, fragment_len, how)?;
             inboxes.push(inbox.clone(), GFP_KERNEL)?;
             // The first one is made now: a device that cannot is found out by the mount.
             match index {
@@ -242,6 +247,7 @@ impl<I: Incoming> Requests<I> {
                 owner: owner.clone(),
                 in_flight: in_flight.clone(),
                 secret: secret.clone(),
+                sums: sums.clone(),
                 inboxes,
                 data_qps <- new_mutex!(DataQps { idle, unmade }, "Requests::data_qps"),
                 peer_timings,
@@ -280,7 +286,7 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Takes the body of a reply of a node that has the key.
-    pub(crate) fn replied(&self, from: NodeId, reply: &Reply) {
+    pub(crate) fn replied(&self, from: NodeId, reply: &Reply, sums: reply::Sums<'_>) {
         let counters = self.endpoint.counters();
         // CAST: At most 4096.
         let index = Tags::qp_index(reply.id.tag, self.inboxes.len() as u16);
@@ -288,7 +294,7 @@ impl<I: Incoming> Requests<I> {
             counters.add(Counter::ToldLate, 1);
             return;
         };
-        let step = inbox.post(Event::Replied { from, reply });
+        let step = inbox.post(Event::Replied { from, reply, sums });
         if step.note.is_some() {
             counters.add(Counter::told(&reply.answer), 1);
             if let Answer::Data { pages } = reply.answer {

@@ -30,7 +30,8 @@ use super::{
         Incoming, //
     },
     in_flight::ReadsInFlight,
-    now_us, //
+    now_us,
+    sums::Sums, //
 };
 use crate::proto::cache::{
     address::{
@@ -91,6 +92,9 @@ pub(crate) trait PageCache: Send + Sync + 'static {
     /// `folios`, in their order. Returns them, and the size of the file in bytes; [`None`] if the
     /// content is not what is cached. Does not wait for anything.
     fn cached(&self, wanted: &Wanted, folios: &mut Folios) -> Option<(PageSet, u64)>;
+
+    /// Drops the pages of these numbers, also if they are of another content by now. Sleeps.
+    fn drop_pages(&self, wanted: &Wanted);
 }
 
 /// The end of the transfer that runs.
@@ -145,6 +149,7 @@ struct Senders {
 pub(crate) struct Responder<I: Incoming> {
     endpoint: Arc<Endpoint<I>>,
     in_flight: Arc<ReadsInFlight>,
+    sums: Option<Arc<Sums>>,
     #[pin]
     senders: Mutex<Senders>,
 }
@@ -155,6 +160,7 @@ impl<I: Incoming> Responder<I> {
     pub(crate) fn new(
         endpoint: &Arc<Endpoint<I>>,
         in_flight: &Arc<ReadsInFlight>,
+        sums: &Option<Arc<Sums>>,
         count: u16,
     ) -> Result<Arc<Self>> {
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
@@ -167,6 +173,7 @@ impl<I: Incoming> Responder<I> {
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 in_flight: in_flight.clone(),
+                sums: sums.clone(),
                 senders <- new_mutex!(Senders { idle, unmade }, "Responder::senders"),
             }),
             GFP_KERNEL,
@@ -189,8 +196,7 @@ impl<I: Incoming> Responder<I> {
         let wanted = request.wanted();
         // Before the page cache: what ends in between is there.
         let awaited = self.in_flight.awaited(wanted.id(), wanted.chunk(), node);
-        sender.folios.clear();
-        let found = pages.cached(wanted, &mut sender.folios);
+        let found = self.take(request, pages, &mut sender.folios);
         let cached = found.map(|(held, size_bytes)| Cached {
             size_bytes,
             held,
@@ -222,6 +228,42 @@ impl<I: Incoming> Responder<I> {
                 }
                 Err(_) => Served::Answer(BUSY, 0),
             },
+        }
+    }
+
+    /// Returns the sums of pages, if they are made.
+    pub(super) fn sums(&self) -> Option<&Sums> {
+        self.sums.as_deref()
+    }
+
+    /// Takes those of the pages into `folios` that are cached and may be given, as
+    /// [`PageCache::cached`] does: those whose sums are known, if they were asked for.
+    fn take(
+        &self,
+        request: &Request,
+        pages: &dyn PageCache,
+        folios: &mut Folios,
+    ) -> Option<(PageSet, u64)> {
+        let wanted = request.wanted();
+        folios.clear();
+        if !request.ask().wants_sums {
+            return pages.cached(wanted, folios);
+        }
+        let sums = self.sums()?;
+        let mut known = sums.known(wanted);
+        loop {
+            folios.clear();
+            let Some(wanted) = wanted.part(known) else {
+                // They may be on their way.
+                return Some((PageSet::EMPTY, wanted.size_bytes()));
+            };
+            let (held, size_bytes) = pages.cached(&wanted, folios)?;
+            let damaged = sums.damaged(&wanted, held, folios);
+            let Some(damaged) = wanted.part(damaged) else {
+                return Some((held, size_bytes));
+            };
+            pages.drop_pages(&damaged);
+            known = known.difference(damaged.pages());
         }
     }
 

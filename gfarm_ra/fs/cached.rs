@@ -27,20 +27,43 @@ use crate::{
     }, //
 };
 
+/// The number of pages of a chunk.
+// CAST: From 64 bits to 64.
+const PAGES_OF_CHUNK: u64 = CHUNK_LEN / PAGE_SIZE as u64;
+
 /// The page cache of a mount, as other nodes see it.
 pub(super) struct CachedPages(pub(super) Arc<ActiveRefs<Gfarm>>);
 
 impl PageCache for CachedPages {
     fn cached(&self, wanted: &Wanted, folios: &mut Folios) -> Option<(PageSet, u64)> {
-        let found = self.0.with(|sb| {
-            // A file keeps its inode through all generations.
-            let key = Key {
-                number: wanted.id().file.inum,
-                generation: 0,
-            };
-            take(&*sb.find_inode(key)?, wanted, folios)
-        });
+        let found = self
+            .0
+            .with(|sb| take(&*sb.find_inode(key_of(wanted))?, wanted, folios));
         found.flatten()
+    }
+
+    fn drop_pages(&self, wanted: &Wanted) {
+        let Some(first) = wanted.chunk().checked_mul(PAGES_OF_CHUNK) else {
+            return;
+        };
+        self.0.with(|sb| {
+            let Some(inode) = sb.find_inode(key_of(wanted)) else {
+                return;
+            };
+            for page in wanted.pages().iter() {
+                let page = first.saturating_add(page.into());
+                // Its sum is forgotten, so no one is given what could not be dropped.
+                let _ = inode.drop_pages(page, page);
+            }
+        });
+    }
+}
+
+/// Returns the key of the inode whose pages are wanted: a file keeps it through all generations.
+fn key_of(wanted: &Wanted) -> Key {
+    Key {
+        number: wanted.id().file.inum,
+        generation: 0,
     }
 }
 
@@ -60,8 +83,7 @@ fn take(inode: &Inode<Gfarm>, wanted: &Wanted, folios: &mut Folios) -> Option<(P
 /// the size in bytes.
 fn pages_of(inode: &Inode<Gfarm>, wanted: &Wanted, folios: &mut Folios) -> Option<(PageSet, u64)> {
     let size_bytes = inode.size();
-    // CAST: From 64 bits to 64.
-    let first = wanted.chunk().checked_mul(CHUNK_LEN / PAGE_SIZE as u64)?;
+    let first = wanted.chunk().checked_mul(PAGES_OF_CHUNK)?;
     let (mut held, mut next) = (PageSet::EMPTY, 0u16);
     for page in wanted.pages().iter() {
         if u16::from(page) < next {

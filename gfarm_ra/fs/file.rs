@@ -262,6 +262,21 @@ impl Part {
         self.is_torn |= !self.pages.pass(passed);
     }
 
+    /// Keeps the sums of pages that a gfsd has sent, before others see them, if the mount makes
+    /// sums and the pages stay. May sleep for a lock.
+    fn note_sums(&self) {
+        let subrequest = self.pages.subrequest();
+        let mount = subrequest.inode().super_block().data();
+        let Some(sums) = mount.sums() else {
+            return;
+        };
+        let content = self.shared().filter(|_| subrequest.is_cached());
+        if let Some((id, Given { size_bytes, .. })) = content {
+            let made = |page, sum| sums.made(id, size_bytes, page, sum);
+            self.pages.sums(size_bytes, made);
+        }
+    }
+
     /// Has all be read from the gfsd that has not been given to readers yet.
     fn forget(&mut self) {
         self.pages.forget();
@@ -387,7 +402,10 @@ impl Pages for Part {
         self.pass();
         match self.is_torn {
             true => self.pages.rewind(),
-            false => self.pages.progress(),
+            false => {
+                self.note_sums();
+                self.pages.progress();
+            }
         }
     }
 

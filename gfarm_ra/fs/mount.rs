@@ -59,6 +59,7 @@ use crate::{
         Place,
         Reads,
         Secret,
+        Sums,
         View, //
     },
     net::{
@@ -76,7 +77,8 @@ use crate::{
             place::{
                 Unusable,
                 Wish, //
-            }, //
+            },
+            sums::Verify, //
         },
         hosts::{
             number_of,
@@ -201,6 +203,11 @@ impl Mount {
     /// Returns how files are read from other nodes, if this mount does so.
     pub(super) fn reads(&self) -> Option<Reads> {
         self.node.as_ref().map(Node::reads)
+    }
+
+    /// Returns where the sums of pages go that a gfsd has sent, if they are made.
+    pub(super) fn sums(&self) -> Option<&Sums> {
+        self.node.as_ref().and_then(Node::sums)
     }
 
     /// Fails all waits for servers, as `umount -f` asks. A task that waits for another node asks
@@ -389,6 +396,7 @@ fn node(
         timeout_us_max: options.get(Setting::CcTimeoutMs).saturating_mul(1000),
         read_us: u64::from(options.get(Setting::CcWaitMs)).saturating_mul(1000),
         rate_bytes: u64::from(options.get(Setting::CcShare)) << 20,
+        verify: Verify::new(options.get(Setting::CcVerify)),
     };
     let pages = Arc::new(CachedPages(active_refs.clone()), GFP_KERNEL)?;
     let mut has_said = false;

@@ -17,6 +17,7 @@
 //! | [`requester`] | the pages of one read, from other nodes |
 //! | [`gap`] | what of a read is left for the file server |
 //! | [`responder`], [`keep`], [`read_table`] | which requests of others are served, and with what |
+//! | [`sums`] | by what a page is known to be what a file server has sent |
 //! | [`admission`] | how much a node does for others at a time |
 //! | [`place`] | which port and address of a device a node has |
 //! | [`counter`] | what is counted |
@@ -52,6 +53,7 @@ pub mod requester;
 pub mod responder;
 pub mod rtt;
 pub mod series;
+pub mod sums;
 pub mod tags;
 pub mod window;
 pub mod wire;

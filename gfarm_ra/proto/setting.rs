@@ -54,10 +54,13 @@ pub enum Setting {
     IbPkey = 20,
     /// The traffic class.
     IbTclass = 21,
+    /// Whether pages are compared with their sums: 0, 1 or 2, see
+    /// [`Verify`](super::cache::sums::Verify).
+    CcVerify = 22,
 }
 
 /// The number of settings.
-pub const COUNT: usize = 22;
+pub const COUNT: usize = 23;
 
 impl Setting {
     /// The settings in the order of their numbers.
@@ -84,6 +87,7 @@ impl Setting {
         Self::CcGroup,
         Self::IbPkey,
         Self::IbTclass,
+        Self::CcVerify,
     ];
 
     /// The descriptors of a mount: a process of gfmd has 1024, the rest of which is
@@ -115,6 +119,7 @@ impl Setting {
             Self::CcGroup => "cc_group",
             Self::IbPkey => "ib_pkey",
             Self::IbTclass => "ib_tclass",
+            Self::CcVerify => "cc_verify",
         }
     }
 
@@ -150,6 +155,7 @@ impl Setting {
             Self::CcWaitMs => 100..=30_000,
             Self::CcGroup => 1..=64,
             Self::IbPkey => 1..=0xffff,
+            Self::CcVerify => 0..=2,
         }
     }
 
@@ -166,7 +172,7 @@ impl Setting {
         match self {
             // 4 MiB: with the kernel's 128 KiB, which are read in small parts, gfarm2fs is faster.
             Self::Readahead => 1024,
-            Self::RaAsync | Self::Actimeo | Self::IbPort => 1,
+            Self::RaAsync | Self::Actimeo | Self::IbPort | Self::CcVerify => 1,
             Self::ConnectTimeout => 35,
             Self::ReceiveTimeout | Self::IdleTimeout => 60,
             Self::ReconnectTimeout => 30,

@@ -11,6 +11,7 @@ use super::{
 use core::ptr::NonNull;
 use kernel::{
     bindings,
+    error::to_result,
     page::PAGE_SIZE,
     prelude::*, //
 };
@@ -19,6 +20,19 @@ use kernel_ext::scatterlist::{
     SgList, //
 };
 use vfs_ext_sys as raw;
+
+impl<T: FileSystem> Inode<T> {
+    /// Drops pages of a file from the page cache, from one to another: who uses them reads them
+    /// again. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EBUSY` if a page could not be dropped, because a task uses it.
+    pub fn drop_pages(&self, first: u64, last: u64) -> Result {
+        // SAFETY: By the type invariants, this is an inode.
+        to_result(unsafe { raw::vfs_ext_helper_inode_drop(self.as_raw(), first, last) })
+    }
+}
 
 /// Cached pages of files, one behind the other, to be read by a device.
 ///
@@ -100,6 +114,24 @@ impl Folios {
         }
         self.pages = self.pages.saturating_add(pages);
         pages
+    }
+
+    /// Returns the CRC-32C of the first bytes of each page, in their order: of as many as `lens`
+    /// says.
+    pub fn sums<'a>(
+        &'a self,
+        lens: impl Iterator<Item = usize> + 'a,
+    ) -> impl Iterator<Item = u32> + 'a {
+        let pages = self
+            .entries
+            .iter()
+            .flat_map(|entry| (0..entry.pages).map(|number| (entry.first, number)));
+        pages.zip(lens).map(|((first, number), len)| {
+            // CAST: At most the size of a page.
+            let len = len.min(PAGE_SIZE) as u32;
+            // SAFETY: By the type invariants, the page is in a folio to which there is a reference.
+            unsafe { raw::vfs_ext_helper_page_crc32c(first.as_ptr(), number.into(), len) }
+        })
     }
 
     /// Gives all pages back. Any context.

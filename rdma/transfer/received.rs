@@ -24,6 +24,7 @@ use kernel::{
     prelude::*, //
 };
 use kernel_ext::{
+    crc,
     scatterlist::{
         Lender,
         Loan, //
@@ -122,12 +123,55 @@ impl<H: ReceiveEvents, L: Lender> Received<H, L> {
         slot < self.layout.count() && self.queue.qp().handler().arrived().contains(slot)
     }
 
+    /// Returns the [CRC-32C](crc::crc32c) of the first `len` bytes of a page of the transfer.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if there is no such page, or if a part of it has not come.
+    pub fn crc32c(&mut self, page: u16, len: usize) -> Result<u32> {
+        let (slots, _) = self
+            .layout
+            .pages(page..page.saturating_add(1))
+            .ok_or(EINVAL)?;
+        let (mut crc, mut left) = (0, len);
+        for slot in slots {
+            let bytes = self.gather(slot)?;
+            let part = bytes.get(..left.min(bytes.len())).unwrap_or_default();
+            crc = crc::crc32c(crc, part);
+            left = left.saturating_sub(part.len());
+        }
+        Ok(crc)
+    }
+
+    /// Copies the fragment of a slot out; returns it.
+    fn gather(&mut self, slot: u16) -> Result<&mut [u8]> {
+        // CAST: At most the size of a page.
+        let len = self.layout.fragment_len() as usize;
+        let Places { copies, around, .. } = &mut *self.places;
+        let moving = copies.get_mut(..len).ok_or(EINVAL)?;
+        let fragment = self.layout.fragment(slot).ok_or(EINVAL)?;
+        if !self.queue.qp().handler().arrived().contains(slot) {
+            return Err(EINVAL);
+        }
+        let (lead, memory, tail) = split(moving, &fragment)?;
+        around.read(LEAD, fragment.lead.start, lead)?;
+        around.read(TAIL, fragment.tail.start, tail)?;
+        let count = self.loan.copy_out(fragment.memory.start as usize, memory);
+        if count != memory.len() {
+            return Err(EINVAL);
+        }
+        Ok(moving)
+    }
+
     /// Copies a fragment from one place to another, which loses what it had.
     ///
     /// # Errors
     ///
     /// Returns `EINVAL` if there is no fragment, or no such place.
     pub fn copy(&mut self, from: Place, to: Place) -> Result {
+        if let Place::Slot(slot) = from {
+            self.gather(slot)?;
+        }
         // CAST: At most the size of a page, of which there are two.
         let len = self.layout.fragment_len() as usize;
         let Places { copies, around, .. } = &mut *self.places;
@@ -135,19 +179,7 @@ impl<H: ReceiveEvents, L: Lender> Received<H, L> {
         let moving = moving.get_mut(..len).ok_or(EINVAL)?;
         let spare = spare.get_mut(..len).ok_or(EINVAL)?;
         match from {
-            Place::Slot(slot) => {
-                let fragment = self.layout.fragment(slot).ok_or(EINVAL)?;
-                if !self.queue.qp().handler().arrived().contains(slot) {
-                    return Err(EINVAL);
-                }
-                let (lead, memory, tail) = split(moving, &fragment)?;
-                around.read(LEAD, fragment.lead.start, lead)?;
-                around.read(TAIL, fragment.tail.start, tail)?;
-                let count = self.loan.copy_out(fragment.memory.start as usize, memory);
-                if count != memory.len() {
-                    return Err(EINVAL);
-                }
-            }
+            Place::Slot(_) => {}
             Place::Spare if self.has_spare => moving.copy_from_slice(spare),
             Place::Spare => return Err(EINVAL),
         }

@@ -280,6 +280,16 @@ class Machine:
         """Lets the processors go on."""
         self.qmp("cont")
 
+    def flip(self, address: int) -> None:
+        """Flips a bit of its memory at a physical address, as memory that goes bad does: no one writes there."""
+        said = self.qmp("human-monitor-command", **{"command-line": f"gpa2hva {address:#x}"})
+        assert self._qemu is not None
+        with open(f"/proc/{self._qemu.pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(int(said.split()[-1], 16))
+            byte = memory.read(1)[0]
+            memory.seek(-1, os.SEEK_CUR)
+            memory.write(bytes([byte ^ 4]))
+
     def set_link(self, wire: int, up: bool) -> None:
         """Plugs or unplugs this machine's end of a wire; the guest sees the carrier change."""
         self.was_unplugged |= not up

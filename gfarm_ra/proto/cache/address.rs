@@ -227,6 +227,15 @@ pub struct Port {
     lid: u16,
 }
 
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.gid == [0; 16] {
+            true => write!(f, "lid={}", self.lid),
+            false => write!(f, "gid={}", Ipv6Addr::from(self.gid)),
+        }
+    }
+}
+
 impl Port {
     /// Returns a number that spreads ports evenly over its bits.
     pub fn hash(&self) -> u64 {

@@ -73,6 +73,8 @@ counters! {
     PeerPages = "peer_pages",
     /// Bytes of files in them: what was not read from file servers.
     PeerBytes = "peer_bytes",
+    /// Pages of other nodes that are not what a file server had sent. File servers were asked.
+    PeerDamaged = "peer_damaged",
     /// Bytes that file servers were asked for, as no node has sent them.
     GfsdBytes = "gfsd_bytes",
     /// Datagrams that have come to the public queue pair.
@@ -85,6 +87,8 @@ counters! {
     SaidPages = "said_pages",
     /// Bytes of them.
     SaidBytes = "said_bytes",
+    /// Pages of this node that are not what a file server had sent. They were dropped.
+    OwnDamaged = "own_damaged",
     /// Answers that name another node.
     SaidNode = "said_node",
     /// Answers that no node has the pages.

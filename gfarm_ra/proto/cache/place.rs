@@ -8,7 +8,7 @@ use ferro_proto::errno::Errno;
 
 use super::{
     fragment::FragmentLen,
-    wire::DATAGRAM_LEN_MAX, //
+    wire::COMMON_LEN_MAX, //
 };
 
 /// The port that a mount asks for.
@@ -150,7 +150,7 @@ impl fmt::Display for Unusable {
             }
             Self::Short(port) => write!(
                 f,
-                "the datagrams of the port have {port} bytes, messages up to {DATAGRAM_LEN_MAX}"
+                "the datagrams of the port have {port} bytes, messages up to {COMMON_LEN_MAX}"
             ),
             Self::Shorter { needed, port } => write!(
                 f,
@@ -168,7 +168,7 @@ impl Wish {
             return Err(Unusable::Down(self.port));
         }
         // CAST: A small constant.
-        if port < DATAGRAM_LEN_MAX as u32 {
+        if port < COMMON_LEN_MAX as u32 {
             return Err(Unusable::Short(port));
         }
         let wished = self.mtu_bytes.unwrap_or(port);

@@ -2,12 +2,17 @@
 
 //! The reply to a request: to the public queue pair of the node that has asked, behind the
 //! fragments if there are any.
+//!
+//! Behind the fields of an answer with pages are the [sums](Sums) of these, if they were asked for.
+//! They need no message of their own: pages with F bytes in a fragment are F / 16 at most, so their
+//! reply is 164 + F / 4 bytes long at most, and a port that takes the fragments takes it.
 
 use core::fmt;
 
 use zerocopy::{
     little_endian::{
         U16,
+        U32,
         U64, //
     },
     FromBytes,
@@ -27,7 +32,10 @@ use super::{
         NodeId, //
     },
     invalid::Invalid,
-    pages::PageSet,
+    pages::{
+        PageSet,
+        PAGES, //
+    },
     request::RequestId,
     wire::{
         self,
@@ -53,10 +61,33 @@ struct RawReply {
     credits: U16,
 }
 
-/// The length of a reply's datagram, in bytes.
+/// The length of a reply's datagram without sums, in bytes.
 pub const REPLY_LEN: usize = wire::HEAD_LEN + size_of::<RawReply>() + wire::CODE_LEN;
 
 const _: () = assert!(REPLY_LEN == 164);
+
+/// The length of the longest one, in bytes.
+pub const REPLY_LEN_MAX: usize = REPLY_LEN + PAGES * size_of::<U32>();
+
+/// The sums of the pages of an answer, in the order of the pages: the CRC-32C of the bytes that
+/// each has of the file, made by who has read it from a file server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sums<'a>(&'a [U32]);
+
+impl Sums<'_> {
+    /// No sums.
+    pub const NONE: Self = Self(&[]);
+
+    /// Returns whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the sums.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().map(|sum| sum.get())
+    }
+}
 
 const NO_SET: [U64; 4] = [U64::ZERO; 4];
 
@@ -267,10 +298,19 @@ impl Answer {
 }
 
 impl Reply {
-    /// Reads the body of a datagram of the kind [`Kind::Reply`].
-    pub fn parse(body: &[u8]) -> Result<Self, Invalid> {
-        let raw = RawReply::read_from_bytes(body).map_err(|_| Invalid::Length)?;
+    /// Reads the body of a datagram of the kind [`Kind::Reply`]. With the pages of an answer are
+    /// the sums of all of them, or none.
+    pub fn parse(body: &[u8]) -> Result<(Self, Sums<'_>), Invalid> {
+        let (raw, rest) = RawReply::read_from_prefix(body).map_err(|_| Invalid::Length)?;
+        let sums = <[U32]>::ref_from_bytes(rest).map_err(|_| Invalid::Length)?;
         let answer = raw.answer()?;
+        let pages = match answer {
+            Answer::Data { pages } => pages,
+            _ => PageSet::EMPTY,
+        };
+        if !sums.is_empty() && sums.len() != pages.len() {
+            return Err(Invalid::Length);
+        }
         answer.check()?;
         // What the status has no use for is 0: what the answer does not say is not there.
         let said = raw.cleared().with(&answer);
@@ -278,7 +318,7 @@ impl Reply {
         if said.as_bytes() != raw.as_bytes() || has_size != (raw.size.get() != 0) {
             return Err(Invalid::Field);
         }
-        Ok(Self {
+        let reply = Self {
             id: RequestId {
                 tag: raw.tag.get(),
                 cookie: raw.cookie.get(),
@@ -286,12 +326,43 @@ impl Reply {
             size_bytes: raw.size.get(),
             credits: raw.credits.get(),
             answer,
-        })
+        };
+        Ok((reply, Sums(sums)))
     }
 
-    /// Writes the datagram. It has no number of its own: a reply is accepted once for its cookie.
-    /// Returns `None` if no node would accept the answer.
+    /// Writes the datagram of an answer without sums. It has no number of its own: a reply is
+    /// accepted once for its cookie. Returns `None` if no node would accept the answer.
     pub fn seal(&self, from: NodeId, to: NodeId, key: &Key) -> Option<[u8; REPLY_LEN]> {
+        let mut out = [0; REPLY_LEN];
+        self.seal_in(from, to, key, &mut out, PageSet::EMPTY, |_| 0)?;
+        Some(out)
+    }
+
+    /// Writes the datagram of an answer with pages, as [`seal`](Self::seal), with the sum of each.
+    /// Returns its length in bytes.
+    pub fn seal_with_sums(
+        &self,
+        from: NodeId,
+        to: NodeId,
+        key: &Key,
+        out: &mut [u8; REPLY_LEN_MAX],
+        sum_of: impl Fn(u8) -> u32,
+    ) -> Option<usize> {
+        let Answer::Data { pages } = self.answer else {
+            return None;
+        };
+        self.seal_in(from, to, key, out, pages, sum_of)
+    }
+
+    fn seal_in(
+        &self,
+        from: NodeId,
+        to: NodeId,
+        key: &Key,
+        out: &mut [u8],
+        summed: PageSet,
+        sum_of: impl Fn(u8) -> u32,
+    ) -> Option<usize> {
         self.answer.check().ok()?;
         let raw = RawReply {
             cookie: U64::new(self.id.cookie),
@@ -312,8 +383,16 @@ impl Reply {
             to: Some(to),
             sequence: 0,
         };
-        let mut out = [0; REPLY_LEN];
-        wire::seal(&head, raw.with(&self.answer).as_bytes(), key, &mut out)?;
-        Some(out)
+        let raw = raw.with(&self.answer);
+        let sums_len = summed.len().saturating_mul(size_of::<U32>());
+        let len = size_of::<RawReply>().saturating_add(sums_len);
+        wire::seal_with(&head, len, key, out, |body| {
+            let (fields, rest) = body.split_at_mut(size_of::<RawReply>().min(body.len()));
+            fields.copy_from_slice(raw.as_bytes());
+            let places = rest.chunks_exact_mut(size_of::<U32>());
+            for (place, page) in places.zip(summed.iter()) {
+                place.copy_from_slice(&sum_of(page).to_le_bytes());
+            }
+        })
     }
 }

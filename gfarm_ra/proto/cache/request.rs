@@ -32,13 +32,17 @@ use super::{
     },
     fragment::FragmentLen,
     invalid::Invalid,
-    pages::PageSet,
+    pages::{
+        PageSet,
+        CHUNK_LEN, //
+    },
     wire::{
         self,
         Head,
         Key,
         Kind, //
     }, //
+    PAGE_LEN,
 };
 
 /// The maximum time for which a request waits at a peer, in milliseconds.
@@ -52,6 +56,9 @@ const QKEYS: core::ops::RangeInclusive<u32> = 1..=i32::MAX as u32;
 
 /// The flag of [`Ask::is_retry`].
 const RETRY: u8 = 1 << 0;
+
+/// The flag of [`Ask::wants_sums`].
+const SUMS: u8 = 1 << 1;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -130,6 +137,14 @@ impl Wanted {
     /// Returns the pages, at least one.
     pub const fn pages(&self) -> PageSet {
         self.pages
+    }
+
+    /// Returns the number of bytes that a page, of those that are wanted, has of the file.
+    pub fn page_len(&self, page: u8) -> usize {
+        let start = self.chunk.saturating_mul(CHUNK_LEN);
+        let start = start.saturating_add(u64::from(page).saturating_mul(PAGE_LEN));
+        // CAST: At most 4096.
+        self.size_bytes.saturating_sub(start).min(PAGE_LEN) as usize
     }
 
     /// Returns the same for some of the pages; `None` if there are none, or others among them.
@@ -211,8 +226,18 @@ pub struct Ask {
     /// The node that asks has asked a node for the same read before. To the owner it is still
     /// fetching what it was told to fetch.
     pub is_retry: bool,
+    /// A holder is to tell the sums of the pages, and to give none without.
+    pub wants_sums: bool,
     /// The nodes that were of no use.
     pub excluded: Excluded,
+}
+
+impl Ask {
+    const fn flags(&self) -> u8 {
+        let retry = if self.is_retry { RETRY } else { 0 };
+        let sums = if self.wants_sums { SUMS } else { 0 };
+        retry | sums
+    }
 }
 
 /// The identity of a request, which the reply repeats.
@@ -248,6 +273,9 @@ impl Request {
         if landing.is_some() != (ask.role == Role::Holder) {
             return Err(Invalid::Landing);
         }
+        if ask.wants_sums && ask.role != Role::Holder {
+            return Err(Invalid::Flags);
+        }
         let count = landing.map_or(Some(0), |l| l.fragment_len.count(wanted.pages));
         count.ok_or(Invalid::Fragments)?;
         if !(1..=TIMEOUT_MS_MAX).contains(&timeout_ms) {
@@ -268,12 +296,13 @@ impl Request {
         let id = raw.content.id()?;
         let pages = PageSet::from_words(raw.pages.map(U64::get));
         let wanted = Wanted::new(id, raw.size.get(), raw.chunk.get(), pages)?;
-        if raw.flags & !RETRY != 0 {
+        if raw.flags & !(RETRY | SUMS) != 0 {
             return Err(Invalid::Flags);
         }
         let ask = Ask {
             role: Role::new(raw.role).ok_or(Invalid::Role)?,
             is_retry: raw.flags & RETRY != 0,
+            wants_sums: raw.flags & SUMS != 0,
             excluded: Excluded::from_raw(&raw.excluded, &raw.reasons).ok_or(Invalid::Excluded)?,
         };
         Self::new(raw.id(), wanted, raw.landing()?, ask, raw.timeout.get())
@@ -308,7 +337,7 @@ impl Request {
             // CAST: At most 4096.
             fragment_len: U16::new(fragment_len as u16),
             role: self.ask.role as u8,
-            flags: if self.ask.is_retry { RETRY } else { 0 },
+            flags: self.ask.flags(),
             timeout: U16::new(self.timeout_ms),
             reasons,
         };

@@ -18,9 +18,12 @@
 //! server; a fault of a peer costs time, and is no error.
 //!
 //! A page is taken only if the reply of the peer that was asked says that it was sent, for this
-//! very attempt, with the size that this node knows; and if all of its fragments have arrived.
+//! very attempt, with the size that this node knows; and if all of its fragments have arrived. If
+//! the node compares [sums](super::sums), then only if it has the one that the reply tells. One
+//! that has another is read from the file server.
 
 mod attempt;
+mod compare;
 pub mod event;
 mod judge;
 mod limits;
@@ -29,6 +32,7 @@ pub mod owners;
 pub use self::{
     attempt::DEPTH_MAX,
     limits::{
+        Duty,
         ASKS_MAX,
         DEPTH_OWING_MAX,
         FRUITLESS_MAX,
@@ -40,6 +44,7 @@ pub use self::{
 use self::{
     attempt::{
         Attempt,
+        Limits,
         Progress,
         Verdict, //
     },
@@ -61,7 +66,10 @@ use super::{
         Reason, //
     },
     fragment::FragmentLen,
-    pages::PageSet,
+    pages::{
+        PageSet,
+        PAGES, //
+    },
     reassembly::{
         Move,
         Reassembly, //
@@ -76,17 +84,6 @@ use super::{
         Wanted, //
     }, //
 };
-
-/// The messages that a node owes others when a read of it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
-    /// No message.
-    Nothing,
-    /// Pages that it is going to read from a file server when this read is over, for which others
-    /// may wait. So it waits for nodes only that are near to a file server themselves: two nodes
-    /// that wait for what each other owes are soon told of many in a row.
-    Owes,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -138,6 +135,9 @@ pub struct Requester {
     attempt: Option<Attempt>,
     /// The fragments of the attempt, if a holder is asked.
     fragments: Reassembly,
+    /// Whether pages are compared with their sums, and these, as the holder has told them.
+    compares: bool,
+    sums: [u32; PAGES],
 }
 
 impl Requester {
@@ -162,6 +162,8 @@ impl Requester {
             state: State::Over,
             attempt: None,
             fragments: Reassembly::idle(fragment_len),
+            compares: false,
+            sums: [0; PAGES],
         }
     }
 
@@ -218,6 +220,7 @@ impl Requester {
         Ask {
             role,
             is_retry: role != Role::Holder && self.owners.contains(node),
+            wants_sums: role == Role::Holder && self.compares,
             excluded,
         }
     }
@@ -244,13 +247,19 @@ impl Requester {
 
     /// Takes an event at `now_us`. An event that the state does not expect changes nothing.
     pub fn step(&mut self, event: Event<'_>, now_us: u64) -> Step {
-        if let Event::Replied { from, reply } = event {
-            let limits = (self.size_bytes, self.depth_max());
+        if let Event::Replied { from, reply, sums } = event {
+            let limits = Limits {
+                size_bytes: self.size_bytes,
+                depth_max: self.depth_max(),
+                has_sums: self.compares,
+            };
             let (attempt, fragments) = (self.attempt.as_mut(), &self.fragments);
-            let heard = attempt.and_then(|a| a.replied(fragments, from, reply, limits, now_us));
+            let told = (reply, !sums.is_empty());
+            let heard = attempt.and_then(|a| a.replied(fragments, from, told, &limits, now_us));
             let Some((progress, heard)) = heard else {
                 return Step::quiet(Effect::Wait);
             };
+            self.take_sums(sums);
             if matches!(
                 (reply.answer, progress),
                 (Answer::Wait { .. }, Progress::Timer(_))
@@ -307,10 +316,11 @@ impl Requester {
                 false => Effect::Wait,
             },
             (Event::Stopped, State::Stopping) => self.stopped(now_us),
-            (Event::Settled, State::Settling(complete)) => {
+            (Event::Settled { damaged }, State::Settling(complete)) => {
                 // Without its moves a page has other bytes.
                 if self.next_move().is_none() {
-                    self.got = self.got.union(complete);
+                    self.got = self.got.union(complete.difference(damaged));
+                    self.distrust(complete.intersection(damaged));
                 }
                 self.judge(now_us)
             }
@@ -477,16 +487,6 @@ impl Requester {
         let asking = self.asking(whom, role, pages);
         self.state = State::Asking(asking);
         Effect::Ask(asking)
-    }
-
-    /// Asks later.
-    fn pause(&mut self, asking: Asking, pause_us: u64, now_us: u64) -> Effect {
-        let until_us = now_us.saturating_add(pause_us);
-        if until_us >= self.deadline_us {
-            return self.over();
-        }
-        self.state = State::Pausing(asking, until_us);
-        Effect::Timer { at_us: until_us }
     }
 }
 

@@ -23,7 +23,8 @@ use super::{
     reply::{
         Answer,
         Refusal,
-        Reply, //
+        Reply,
+        Sums, //
     },
     request::{
         Request,
@@ -80,8 +81,8 @@ pub enum Received<'a> {
     Hello(Gossip<'a>, Option<u64>),
     /// An answer, if it is one, for [`Members::members`](super::members::Members::members).
     Members(Gossip<'a>),
-    /// A reply, if it is one, for the read that has its cookie.
-    Reply(Reply),
+    /// A reply, if it is one, for the read that has its cookie; and the sums of its pages.
+    Reply(Reply, Sums<'a>),
     /// A member has pages.
     Have(Have),
     /// A member that has this address wants pages. Of an invalid request it is told so.
@@ -100,8 +101,8 @@ pub fn receive<'a>(
         Kind::Hello => Ok(Received::Hello(gossip()?, head.to.map(|_| head.sequence))),
         Kind::Members => Ok(Received::Members(gossip()?)),
         Kind::Reply => {
-            let reply = Reply::parse(body).map_err(|_| Discarded::Body)?;
-            Ok(Received::Reply(reply))
+            let (reply, sums) = Reply::parse(body).map_err(|_| Discarded::Body)?;
+            Ok(Received::Reply(reply, sums))
         }
         Kind::Have => {
             admit(head)?;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   0  magic     4    "gfcc"
-//!   4  version   2    3
+//!   4  version   2    4
 //!   6  kind      2
 //!   8  from      8    the node that sends
 //!  16  to        8    the node that receives; 0 if the sender does not know its number
@@ -37,9 +37,13 @@ use zerocopy_derive::{
 
 use super::address::NodeId;
 
-/// The maximum length of a datagram, in bytes: RDMA over an Ethernet with frames of 1500 bytes has
-/// room for 1024.
-pub const DATAGRAM_LEN_MAX: usize = 1024;
+/// The maximum length of a datagram that any port is to have room for, in bytes: RDMA over an
+/// Ethernet with frames of 1500 bytes has 1024.
+pub const COMMON_LEN_MAX: usize = 1024;
+
+/// The maximum length of a datagram, in bytes: that of a [`Reply`](super::reply::Reply) with the
+/// sums of 256 pages. Who asks for as many has longer datagrams than [`COMMON_LEN_MAX`].
+pub const DATAGRAM_LEN_MAX: usize = super::reply::REPLY_LEN_MAX;
 
 /// The length of the head, in bytes.
 pub const HEAD_LEN: usize = size_of::<RawHead>();
@@ -48,7 +52,7 @@ pub const HEAD_LEN: usize = size_of::<RawHead>();
 pub const CODE_LEN: usize = 8;
 
 const MAGIC: [u8; 4] = *b"gfcc";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -220,7 +224,21 @@ impl fmt::Display for Rejected {
 /// Writes a datagram: head, body, code. Returns its length in bytes, or `None` if `out` or a
 /// datagram has no room for it.
 pub fn seal(head: &Head, body: &[u8], key: &Key, out: &mut [u8]) -> Option<usize> {
-    let len = HEAD_LEN.checked_add(body.len())?;
+    seal_with(head, body.len(), key, out, |place| {
+        place.copy_from_slice(body)
+    })
+}
+
+/// Writes a datagram as [`seal`] does, with a body of `body_len` bytes that `write` writes to its
+/// place.
+pub(super) fn seal_with(
+    head: &Head,
+    body_len: usize,
+    key: &Key,
+    out: &mut [u8],
+    write: impl FnOnce(&mut [u8]),
+) -> Option<usize> {
+    let len = HEAD_LEN.checked_add(body_len)?;
     let whole = len.checked_add(CODE_LEN)?;
     if whole > DATAGRAM_LEN_MAX {
         return None;
@@ -237,7 +255,7 @@ pub fn seal(head: &Head, body: &[u8], key: &Key, out: &mut [u8]) -> Option<usize
         sequence: U64::new(head.sequence),
     };
     start.copy_from_slice(raw.as_bytes());
-    place.copy_from_slice(body);
+    write(place);
     *code = key.code(covered).to_le_bytes();
     Some(whole)
 }

@@ -79,11 +79,13 @@ struct inode *vfs_ext_helper_inode_find(struct super_block *sb, u64 hash,
 unsigned int vfs_ext_helper_folio_take(struct inode *inode, u64 index, unsigned int pages_max,
 				       struct folio **folio, struct page **page);
 void vfs_ext_helper_folio_put(struct folio *folio);
+u32 vfs_ext_helper_page_crc32c(struct page *first, unsigned int number, unsigned int len);
 void vfs_ext_helper_inode_unhash(struct inode *inode);
 u64 vfs_ext_helper_inode_size(struct inode *inode);
 void vfs_ext_helper_inode_evict(struct inode *inode);
 void vfs_ext_helper_inode_large_folios(struct inode *inode);
 int vfs_ext_helper_inode_zap(struct inode *inode, u64 size);
+int vfs_ext_helper_inode_drop(struct inode *inode, u64 first, u64 last);
 int vfs_ext_helper_super_setup(struct super_block *sb, const struct dentry_operations *dops,
 			       unsigned long readahead_pages);
 u32 vfs_ext_helper_super_minor(const struct super_block *sb);
@@ -140,6 +142,7 @@ u64 vfs_ext_helper_sreq_position(const struct netfs_io_subrequest *sreq);
 size_t vfs_ext_helper_sreq_fresh(const struct netfs_io_subrequest *sreq);
 size_t vfs_ext_helper_sreq_left(const struct netfs_io_subrequest *sreq);
 u8 vfs_ext_helper_sreq_retries(const struct netfs_io_subrequest *sreq);
+u32 vfs_ext_helper_sreq_crc32c(const struct netfs_io_subrequest *sreq, size_t back, size_t len);
 bool vfs_ext_helper_sreq_is_cached(const struct netfs_io_subrequest *sreq);
 struct iov_iter *vfs_ext_helper_sreq_iter(struct netfs_io_subrequest *sreq);
 void vfs_ext_helper_sreq_part(const struct netfs_io_subrequest *sreq, size_t offset, size_t len,

@@ -2,9 +2,12 @@
 /*
  * Fields of requests of netfs, which Rust cannot reach, and the folios of a file. As in helpers.c, all functions are exported.
  */
+#include <linux/crc32.h>
 #include <linux/export.h>
 #include <linux/folio_batch.h>
 #include <linux/fs.h>
+#include <linux/highmem.h>
+#include <linux/iov_iter.h>
 #include <linux/netfs.h>
 #include <linux/pagemap.h>
 #include <linux/sched/signal.h>
@@ -189,6 +192,24 @@ int vfs_ext_helper_inode_zap(struct inode *inode, u64 size)
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_zap);
 
+/* Drops pages, with the folios that they are in, also if they are mapped: who uses them reads them again. */
+int vfs_ext_helper_inode_drop(struct inode *inode, u64 first, u64 last)
+{
+	return invalidate_inode_pages2_range(inode->i_mapping, first, last);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_drop);
+
+/* The CRC-32C of the first bytes of a page of a folio, to which there is a reference. */
+u32 vfs_ext_helper_page_crc32c(struct page *first, unsigned int number, unsigned int len)
+{
+	void *bytes = kmap_local_page(first + number);
+	u32 crc = ~crc32c(~0, bytes, len);
+
+	kunmap_local(bytes);
+	return crc;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_page_crc32c);
+
 struct inode *vfs_ext_helper_request_inode(const struct netfs_io_request *rreq)
 {
 	return rreq->inode;
@@ -291,6 +312,26 @@ bool vfs_ext_helper_sreq_is_cached(const struct netfs_io_subrequest *sreq)
 	return origin != NETFS_UNBUFFERED_READ && origin != NETFS_DIO_READ;
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_is_cached);
+
+static size_t vfs_ext_crc32c_step(void *from, size_t progress, size_t len, void *priv, void *priv2)
+{
+	u32 *crc = priv;
+
+	*crc = crc32c(*crc, from, len);
+	return 0;
+}
+
+/* The CRC-32C of bytes that were written and are not accounted yet: some of the last `back` ones, from the first on. */
+u32 vfs_ext_helper_sreq_crc32c(const struct netfs_io_subrequest *sreq, size_t back, size_t len)
+{
+	struct iov_iter part = sreq->io_iter;
+	u32 crc = ~0;
+
+	iov_iter_revert(&part, back);
+	iterate_and_advance_kernel(&part, len, &crc, NULL, vfs_ext_crc32c_step);
+	return ~crc;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_crc32c);
 
 struct iov_iter *vfs_ext_helper_sreq_iter(struct netfs_io_subrequest *sreq)
 {

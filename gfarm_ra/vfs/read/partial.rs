@@ -97,6 +97,34 @@ impl<T: FileSystem> Partial<T> {
         self.subrequest.destination()
     }
 
+    /// Calls `each` with the number in the file and the CRC-32C of each page that was written since
+    /// the last [`Self::progress`] and was not filled before: of the bytes that it has of a file of
+    /// `size` bytes. A page of which others were written earlier is none.
+    pub fn sums(&self, size: u64, mut each: impl FnMut(u64, u32)) {
+        let page_size = PAGE_SIZE as u64;
+        let raw = self.subrequest.raw.as_ptr();
+        let end = self.subrequest.position();
+        // SAFETY: By the type invariants, the subrequest is valid, and no other thread uses it.
+        let fresh = unsafe { raw::vfs_ext_helper_sreq_fresh(raw) };
+        // CAST: From 64 bits to 64.
+        let start = end.saturating_sub(fresh as u64);
+        let end = end.min(size);
+        for page in start.div_ceil(page_size)..end.div_ceil(page_size) {
+            let from = page.saturating_mul(page_size);
+            let to = from.saturating_add(page_size).min(size);
+            if self.is_filled(page) || to > end {
+                continue;
+            }
+            let back = fresh.saturating_sub(from.saturating_sub(start) as usize);
+            let len = to.saturating_sub(from) as usize;
+            // SAFETY: As above; so many bytes were written, and the memory is the subrequest's
+            // until they are accounted for. It is not that of a user.
+            each(page, unsafe {
+                raw::vfs_ext_helper_sreq_crc32c(raw, back, len)
+            });
+        }
+    }
+
     /// Says that complete pages may be given to their readers, as [`Subrequest::progress`] does.
     pub fn progress(&mut self) {
         self.subrequest.progress();

@@ -8,9 +8,11 @@ use proto::gfarm::cache::{
     breaker::Change,
     excluded::Reason,
     fragment::FragmentId,
+    pages::PageSet,
     reply::{
         Answer,
-        Reply, //
+        Reply,
+        Sums, //
     }, //
     request::{
         Ask,
@@ -175,10 +177,15 @@ impl World {
                     let (node, lane) = (n, at);
                     return self.after(STOP_NS, Event::Stopped { node, life, lane });
                 }
-                Effect::Settle { .. } => {
+                Effect::Settle { complete } => {
                     let skips = self.s.mutation == Some(Mutation::LeavesFragments);
                     lane.settle(len, skips);
-                    effect = self.step(n, at, Told::Settled).effect;
+                    let damaged = match self.s.mutation {
+                        Some(Mutation::TakesDamagedPages) => PageSet::EMPTY,
+                        _ => lane.damaged(complete, len),
+                    };
+                    self.tally.damaged += damaged.len() as u64;
+                    effect = self.step(n, at, Told::Settled { damaged }).effect;
                 }
                 Effect::Over { got } => {
                     lane.round += 1;
@@ -352,10 +359,15 @@ impl World {
     }
 
     /// A reply has come.
-    pub(crate) fn replied(&mut self, n: usize, from: usize, reply: &Reply) {
+    pub(crate) fn replied(&mut self, n: usize, from: usize, reply: &Reply, sums: Sums<'_>) {
         let at = usize::from(Tags::qp_index(reply.id.tag, LANES));
         let id = self.nodes[from].id;
-        let step = self.step(n, at, Told::Replied { from: id, reply });
+        let told = Told::Replied {
+            from: id,
+            reply,
+            sums,
+        };
+        let step = self.step(n, at, told);
         if step.note.is_some() {
             let contact = self.nodes[n].contacts.entry(from).or_default();
             contact.credits.granted(reply.credits);
@@ -399,6 +411,7 @@ impl World {
                 chunk: transfer.chunk as u32,
                 page: transfer.pages[rank],
                 part: part as u8,
+                is_damaged: transfer.damaged.contains(transfer.pages[rank]),
             });
             let index = if by_arrival {
                 slot

@@ -25,6 +25,8 @@ pub(crate) struct Tally {
     pub(crate) cuts: u64,
     /// Pages that other nodes have given.
     pub(crate) from_nodes: u64,
+    /// Pages that did not have their sums.
+    pub(crate) damaged: u64,
     /// Bytes of pages that have left the sender's group.
     pub(crate) far_bytes: u64,
     /// Fragments that found no receive with their key.
@@ -91,6 +93,8 @@ pub struct Outcome {
     pub discarded: u64,
     /// Requests that went to a node that was not the owner.
     pub forwards: u64,
+    /// Pages that did not have their sums.
+    pub damaged: u64,
     /// Times that a node has taken itself for cut off from the others.
     pub cuts: u64,
     /// Datagrams between members about members.
@@ -146,6 +150,7 @@ impl Outcome {
             rejected: tally.rejected,
             discarded: tally.discarded,
             forwards: tally.forwards,
+            damaged: tally.damaged,
             cuts: tally.cuts,
             gossip: tally.gossip,
             events: tally.events,

@@ -22,6 +22,7 @@ use crate::{
     faults::LANES,
     message::{
         generation,
+        sum,
         Fragment, //
     },
 };
@@ -160,6 +161,25 @@ impl Lane {
         }
     }
 
+    /// Returns which of the pages that are complete do not have the sums that their holder tells.
+    pub(crate) fn damaged(&self, complete: PageSet, len: FragmentLen) -> PageSet {
+        let mut damaged = PageSet::EMPTY;
+        let Some(machine) = &self.machine else {
+            return damaged;
+        };
+        for (rank, page) in self.pages.iter().enumerate() {
+            let mut parts = self.memory[len.of_page(rank)].iter().flatten();
+            let first = parts.clone().next();
+            let found = first.map(|part| sum(part.gen, part.chunk.into(), part.page));
+            let found = found.filter(|_| parts.all(|part| !part.is_damaged));
+            let has_sum = machine.sum(*page).is_none_or(|sum| found == Some(sum));
+            if complete.contains(*page) && !has_sum {
+                damaged.insert(*page);
+            }
+        }
+        damaged
+    }
+
     /// Looks whether pages have their bytes. Returns what is wrong.
     pub(crate) fn check(&self, got: PageSet, len: FragmentLen) -> Result<(), &'static str> {
         let Some(wanted) = self.wanted.filter(|w| got.is_subset(w.pages())) else {
@@ -174,6 +194,9 @@ impl Lane {
                 let Some(held) = held else {
                     return Err("a page was taken without its bytes");
                 };
+                if held.is_damaged {
+                    return Err("a page was taken whose memory had gone bad");
+                }
                 if held.gen != gen {
                     return Err("a page of another generation was taken");
                 }

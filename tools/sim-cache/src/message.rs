@@ -25,6 +25,14 @@ pub(crate) struct Fragment {
     pub(crate) chunk: u32,
     pub(crate) page: u8,
     pub(crate) part: u8,
+    /// A bit of it is wrong.
+    pub(crate) is_damaged: bool,
+}
+
+/// Returns the sum of a page as a file server sends it.
+pub(crate) fn sum(gen: Generation, chunk: u64, page: u8) -> u32 {
+    // CAST: The lower half.
+    (gen << 24 ^ chunk << 8 ^ u64::from(page)) as u32
 }
 
 /// A datagram to a public queue pair.
@@ -45,8 +53,9 @@ pub(crate) struct Transfer {
     pub(crate) tag: u16,
     pub(crate) gen: Generation,
     pub(crate) chunk: u64,
-    /// The pages that were asked for, in their order.
+    /// The pages that were asked for, in their order, and those whose memory has gone bad.
     pub(crate) pages: Vec<u8>,
+    pub(crate) damaged: PageSet,
 }
 
 /// What happens.

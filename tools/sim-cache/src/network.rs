@@ -202,7 +202,7 @@ impl World {
         match receive(&datagram, |head| self.admit(to, from, head)) {
             Ok(Received::Hello(hello, number)) => self.greeted(to, from, &hello, number),
             Ok(Received::Members(answer)) => self.answered(to, &answer),
-            Ok(Received::Reply(reply)) => self.replied(to, from, &reply),
+            Ok(Received::Reply(reply, sums)) => self.replied(to, from, &reply, sums),
             Ok(Received::Have(have)) => self.told_of(to, head.from, &have),
             Ok(Received::Request(_, Ok(request))) => self.asked(to, from, request),
             Ok(Received::Request(_, Err(_))) => self.tally.violate("a request that is invalid"),

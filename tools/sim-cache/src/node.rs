@@ -46,6 +46,8 @@ use crate::{
 pub(crate) struct Cached {
     pub(crate) gen: Generation,
     pub(crate) pages: PageSet,
+    /// Those whose memory has gone bad.
+    pub(crate) damaged: PageSet,
     pub(crate) used: u64,
 }
 
@@ -161,6 +163,12 @@ impl Node {
         cached.map_or(PageSet::EMPTY, |cached| cached.pages)
     }
 
+    /// Returns those of the pages of a chunk that are in bad memory.
+    pub(crate) fn damaged(&self, chunk: u64) -> PageSet {
+        let cached = self.cache.get(&chunk);
+        cached.map_or(PageSet::EMPTY, |cached| cached.damaged)
+    }
+
     /// Returns the reads of a chunk that bring some of these pages.
     fn reads_of(
         &self,
@@ -212,11 +220,13 @@ impl Node {
         let cached = self.cache.entry(chunk).or_insert(Cached {
             gen,
             pages: PageSet::EMPTY,
+            damaged: PageSet::EMPTY,
             used,
         });
         if cached.gen != gen {
             (cached.gen, cached.pages) = (gen, PageSet::EMPTY);
         }
+        cached.damaged = cached.damaged.difference(pages);
         (cached.pages, cached.used) = (cached.pages.union(pages), used);
         if room == 0 {
             return;

@@ -107,6 +107,9 @@ impl World {
         if let Some(machine) = &mut node.lanes[lane].machine {
             machine.set_duty(duty);
             machine.set_limit(self.s.read_us);
+            if self.s.verifies {
+                machine.compare();
+            }
         }
         let contacts = node.contacts.iter();
         let lost = contacts.filter(|(_, contact)| contact.rtt.is_lost(now_us));
@@ -165,11 +168,26 @@ impl World {
                 .violate("pages of an old generation are in the cache");
         }
         node.keep(read.chunk, read.gen, read.pages, room);
+        self.decay(n, &read);
         self.tally.pages += read.pages.len() as u64;
         self.tally.latency(self.now_ns - read.began_ns);
         self.serve_waiters(n, read.chunk);
         self.tell_owners(n, &read);
         self.read_on(n);
+    }
+
+    /// The memory of some pages of a read goes bad.
+    fn decay(&mut self, n: usize, read: &Read) {
+        let part = self.s.decay;
+        if part == 0.0 {
+            return;
+        }
+        for page in read.pages.iter() {
+            let is_bad = self.rng.f64() < part;
+            if let Some(cached) = self.nodes[n].cache.get_mut(&read.chunk).filter(|_| is_bad) {
+                cached.damaged.insert(page);
+            }
+        }
     }
 
     /// Tells the owners that this node has its pages.

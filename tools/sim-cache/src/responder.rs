@@ -20,7 +20,8 @@ use proto::gfarm::cache::{
     reply::{
         Answer,
         Holder,
-        Reply, //
+        Reply,
+        REPLY_LEN_MAX, //
     },
     request::{
         Ask,
@@ -41,6 +42,7 @@ use crate::{
     faults::LANES,
     message::{
         generation,
+        sum,
         Event,
         Generation,
         Transfer, //
@@ -61,6 +63,19 @@ const RUN: usize = 16;
 
 impl World {
     fn reply(&mut self, from: usize, to: usize, id: RequestId, answer: Answer, later_ns: u64) {
+        self.reply_of(from, to, id, answer, later_ns, None);
+    }
+
+    /// Sends a reply, with the sums of its pages if they were asked for of a chunk.
+    fn reply_of(
+        &mut self,
+        from: usize,
+        to: usize,
+        id: RequestId,
+        answer: Answer,
+        later_ns: u64,
+        of: Option<(Generation, u64)>,
+    ) {
         let size_bytes = match answer {
             Answer::Data { .. } => self.s.file_bytes(),
             _ => 0,
@@ -72,7 +87,16 @@ impl World {
             answer,
         };
         let (me, node) = (self.nodes[from].id, self.nodes[to].id);
-        match reply.seal(me, node, &self.key) {
+        let mut bytes = [0; REPLY_LEN_MAX];
+        let sealed = match of {
+            Some((gen, chunk)) => {
+                let sum = |page| sum(gen, chunk, page);
+                let len = reply.seal_with_sums(me, node, &self.key, &mut bytes, sum);
+                len.map(|len| bytes[..len].to_vec())
+            }
+            None => reply.seal(me, node, &self.key).map(Vec::from),
+        };
+        match sealed {
             Some(bytes) => self.send_bytes(from, to, later_ns, &bytes),
             None => self.tally.violate("a reply that no node would accept"),
         }
@@ -286,6 +310,7 @@ impl World {
             gen,
             chunk: wanted.chunk(),
             pages: wanted.pages().iter().collect(),
+            damaged: self.nodes[n].damaged(wanted.chunk()),
         });
         let (first_ns, last_ns) = self.send_pages(n, to, held.len() as u64 * 4096);
         let len = landing.fragment_len();
@@ -309,6 +334,8 @@ impl World {
             .push(out_ns, Event::Released { node, life, peer });
         // The reply is behind the fragments on the same way.
         let later_ns = last_ns - self.s.latency_ns - self.now_ns;
-        self.reply(n, to, id, Answer::Data { pages: held }, later_ns);
+        let of = (gen, wanted.chunk());
+        let of = Some(of).filter(|_| request.ask().wants_sums);
+        self.reply_of(n, to, id, Answer::Data { pages: held }, later_ns, of);
     }
 }

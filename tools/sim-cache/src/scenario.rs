@@ -52,6 +52,8 @@ pub enum Mutation {
     ForgetsItsEnd,
     /// A node that is cut off from all others asks them nevertheless.
     AsksWhoIsSilent,
+    /// A requester does not compare pages with their sums.
+    TakesDamagedPages,
 }
 
 /// A run.
@@ -104,6 +106,10 @@ pub struct Scenario {
     pub has_notices: bool,
     /// The page cache of a node, in chunks; 0 for one that has room for all.
     pub cache_chunks: usize,
+    /// The part of the pages that go bad in the memory of a node when it has them.
+    pub decay: f64,
+    /// Whether pages are compared with the sums that their holders tell (`cc_verify`).
+    pub verifies: bool,
     /// The part of the nodes that have a twentieth of the bandwidth, and answer 50 times as late.
     pub slow: f64,
     /// The number of nodes that do not answer any more when the readers start; the other nodes
@@ -159,6 +165,8 @@ impl Scenario {
             read_us: READ_US,
             has_notices: true,
             cache_chunks: 0,
+            decay: 0.0,
+            verifies: true,
             slow: 0.0,
             dead: 0,
             silent: 0,

@@ -292,6 +292,32 @@ fn nodes_come_and_go_under_load() {
     }
 }
 
+/// Nodes whose memory goes bad, on networks that lose: none of it is passed on, and what is not
+/// taken from them is little of the file.
+#[test]
+fn bad_memory_is_not_passed_on() {
+    for (seed, fragment_len) in [(0, 4096), (1, 1024), (2, 256)] {
+        let s = Scenario {
+            seed,
+            fragment_len,
+            decay: 0.001,
+            loss: 0.002,
+            chunks: 8,
+            ..Scenario::storm(16)
+        };
+        let o = sound(&s);
+        assert!(o.damaged > 5 && o.gfsd_files < 1.2, "seed {seed}: {o:?}");
+        let without = run(&Scenario {
+            verifies: false,
+            ..s
+        });
+        assert_eq!(
+            without.violation,
+            Some("a page was taken whose memory had gone bad")
+        );
+    }
+}
+
 /// A scenario with everything at random.
 fn any(seed: u64) -> Scenario {
     let mut rng = fastrand::Rng::with_seed(seed);
@@ -329,6 +355,7 @@ fn any(seed: u64) -> Scenario {
         has_notices: rng.u8(0..10) != 0,
         has_gossip,
         away_ns: [(0, 0), (5 * MS, 300 * MS)][rng.usize(0..2)],
+        decay: [0.0, 0.0, 0.02][rng.usize(0..3)],
         ..Scenario::storm(nodes)
     }
 }
@@ -353,6 +380,7 @@ fn the_checks_find_what_is_left_out() {
         (Mutation::LeavesFragments, "the bytes of another place"),
         (Mutation::TakesAnyFragment, "the bytes of another place"),
         (Mutation::ForgetsItsEnd, "a read that has ended goes on"),
+        (Mutation::TakesDamagedPages, "whose memory had gone bad"),
     ] {
         let found = (0..20).find_map(|seed| run(&mutated(seed, mutation)).violation);
         let found = found.unwrap_or_else(|| panic!("{mutation:?} was not found"));
@@ -376,6 +404,12 @@ fn mutated(seed: u64, mutation: Mutation) -> Scenario {
         duplicate: 0.01,
         reorder: 0.01,
         late_ns: MS,
+        // Else they are what finds most of what is left out.
+        verifies: mutation == Mutation::TakesDamagedPages,
+        decay: match mutation {
+            Mutation::TakesDamagedPages => 0.01,
+            _ => 0.0,
+        },
         mutation: Some(mutation),
         ..Scenario::storm(16)
     }

@@ -42,6 +42,9 @@ class Holder(Liar):
                        for file, inum, gen, mtime_ns in named}
         file, inum, gen, mtime_ns = named[0]
         super().__init__(folder, key, inum, gen, mtime_ns, str(file))
+        for content in self.copies.values():
+            # It is slow, and a node does not wait.
+            wire.sums(content, 0, (1 << 256) - 1)
         # The last request that was answered as it should be: its fragments, and where they went.
         self.before: tuple[tuple[bytes, int, int], list[Part], bytes] | None = None
         # The requests that it keeps, each since when, and when it has said so last.
@@ -65,21 +68,26 @@ class Holder(Liar):
     def hold(self, asked: Request, mode: str) -> None:
         """Answers as a holder, as the mode says."""
         to = self.node_at[0], asked.qpn, asked.qkey
-        right = fragments(asked, self.copies[asked.inum, asked.gen, asked.sec, asked.nsec])
+        content = self.copies[asked.inum, asked.gen, asked.sec, asked.nsec]
+        right = fragments(asked, content)
+        sums = wire.sums(content, asked.chunk, asked.pages) if asked.flags & wire.SUMS else b""
         wrong, tag = b"\xaa" * asked.fragment, asked.tag << 16
         foreign = [(None, wrong), ((asked.tag ^ 1) << 16, wrong), (tag | 0xffff, wrong), (tag | len(right), wrong),
                    (tag, wrong[1:]), (tag, b""), (tag, wrong + b"\0")] * 4
         parts: dict[str, list[Part]] = {
-            "twice": [part for part in reversed(right) for _ in range(2)], "half": right[::2], "foreign": foreign}
+            "twice": [part for part in reversed(right) for _ in range(2)], "half": right[::2], "foreign": foreign,
+            "damaged": [(imm, part[:9] + bytes([part[9] ^ 4]) + part[10:]) for imm, part in right]}
         none: list[Part] = []
-        body = wire.data(asked.cookie, asked.tag, asked.size, asked.pages)
+        bare = wire.data(asked.cookie, asked.tag, asked.size, asked.pages)
+        body = bare + sums
         changed = {
             "miss": wire.data(asked.cookie, asked.tag, 0, 0, wire.MISS),
             "late": wire.data(asked.cookie, asked.tag, 0, 0, wire.MISS),
-            "more": wire.data(asked.cookie, asked.tag, asked.size, asked.pages | 1 << 255),
-            "size": wire.data(asked.cookie, asked.tag, asked.size + 1, asked.pages),
-            "status": wire.data(asked.cookie, asked.tag, asked.size, asked.pages, 9),
-            "other": wire.data(asked.cookie + 1, asked.tag, asked.size, asked.pages)}
+            "more": wire.data(asked.cookie, asked.tag, asked.size, asked.pages | 1 << 255) + sums + sums[:4],
+            "size": wire.data(asked.cookie, asked.tag, asked.size + 1, asked.pages) + sums,
+            "status": wire.data(asked.cookie, asked.tag, asked.size, asked.pages, 9) + sums,
+            "other": wire.data(asked.cookie + 1, asked.tag, asked.size, asked.pages) + sums,
+            "unsummed": bare, "short": body[:-4], "sums": bare + bytes(b ^ 1 for b in sums)}
         if mode == "again" and self.before:
             # What it has sent for another request, with the key of then, and its reply.
             there, old, said = self.before

@@ -266,8 +266,8 @@ def cut_off(liar: Liar) -> Counts:
 def too_long(liar: Liar) -> Counts:
     """Longer than any message, with a right code as well; and with bytes behind the code."""
     liar.send(liar.sealed(REQUEST, liar.holder().body()) + b"\0")
-    liar.send(liar.sealed(REQUEST, bytes(985)))
-    liar.send(bytes(1025))
+    liar.send(liar.sealed(REQUEST, bytes(1149)))
+    liar.send(bytes(1189))
     liar.send(bytes(4096))
     return {"dropped_code": 1, "dropped_length": 3}
 
@@ -362,7 +362,7 @@ def fields(liar: Liar) -> Counts:
         {"size": 0}, {"size": 1 << 63}, {"pages": 0}, {"pages": 1 << 255}, {"chunk": 1 << 63},
         {"chunk": (1 << 64) - 1}, {"qpn": 0}, {"qpn": 1}, {"qpn": 1 << 24}, {"qkey": 0}, {"qkey": 1 << 31},
         {"fragment": 0}, {"fragment": 128}, {"fragment": 1000}, {"fragment": 8192}, {"fragment": 256, "pages": 0x1ffff},
-        {"role": 0}, {"role": 1}, {"role": 3}, {"role": 255}, {"flags": 2}, {"flags": 255}, {"timeout": 0},
+        {"role": 0}, {"role": 1}, {"role": 3}, {"role": 255}, {"flags": 4}, {"flags": 255}, {"timeout": 0},
         {"timeout": 10001}, {"excluded": (me, 0, 0, 0)}, {"excluded": (0, me, 0, 0), "reasons": b"\0\1\0\0"},
         {"excluded": (me, me, 0, 0), "reasons": b"\1\1\0\0"}, {"excluded": (me, 0, 0, 0), "reasons": b"\4\0\0\0"},
         {"reasons": b"\1\0\0\0"}]

@@ -59,7 +59,8 @@ class Lossy(Liar):
 
     def handle(self, body: bytes) -> None:
         """Answers a request: as an owner by naming itself, as a holder by what the plan is for the first one."""
-        cookie, *_content, size, chunk, raw, _excluded, qpn, qkey, tag, length, role, _, _, _ = wire.BODY.unpack(body)
+        (cookie, *_content, size, chunk, raw, _excluded, qpn, qkey, tag, length, role, flags, _,
+         _) = wire.BODY.unpack(body)
         if role != wire.HOLDER:
             address = struct.pack("<16sHIIB", self.public.gid, 0, self.public.qpn, QKEY, 0)
             self.send(self.sealed(wire.REPLY, wire.ANSWER.pack(
@@ -78,8 +79,9 @@ class Lossy(Liar):
                 self.data.send((self.node_at[0], qpn, qkey),
                                self.content[part * length:(part + 1) * length].ljust(length, b"\0"),
                                tag << 16 | number)
+        sums = wire.sums(self.content, chunk, pages) if flags & wire.SUMS else b""
         self.send(self.sealed(wire.REPLY, wire.ANSWER.pack(
-            cookie, size, raw, bytes(32), 0, bytes(27), 0, tag, wire.DATA, 0, 4)))
+            cookie, size, raw, bytes(32), 0, bytes(27), 0, tag, wire.DATA, 0, 4) + sums))
 
     def serve(self, wait_ms: int) -> None:
         """Takes all that has come from the node."""
@@ -120,6 +122,9 @@ def main() -> None:
     """Joins, and is asked."""
     folder, key, inum, gen, mtime_ns, name, path = sys.argv[1:]
     holder = Lossy(folder, key, int(inum), int(gen), int(mtime_ns), name)
+    for chunk in range(-(-len(holder.content) // (CHUNK_PAGES * PAGE))):
+        # It is slow, and a node does not wait.
+        wire.sums(holder.content, chunk, (1 << CHUNK_PAGES) - 1)
     holder.join()
     holder.claim()
     told: list[dict[str, object]] = []

@@ -2,6 +2,7 @@
 """The messages of Gfarm's cooperative cache, right or wrong: written from Documentation/gfarm-cache-protocol.md."""
 from __future__ import annotations
 
+import functools
 import ipaddress
 import struct
 from dataclasses import dataclass, replace
@@ -9,11 +10,38 @@ from dataclasses import dataclass, replace
 REQUEST, REPLY, HELLO, MEMBERS, HAVE = 1, 2, 3, 4, 5
 DATA, REDIRECT, FETCH, OTHER_OWNER, WAIT, BUSY, MISS, REFUSED = range(1, 9)
 OWNER, NAMED_OWNER, HOLDER = 0, 1, 2
+RETRY, SUMS = 1, 2
+PAGE = 4096
 HEAD = struct.Struct("<4sHHQQQ")
 BODY = struct.Struct("<3QqI2Q32s32sIIHHBBH4s")
 NOTICE = struct.Struct("<2QqIQ32s")
 ANSWER = struct.Struct("<QQ32s32sQ27sBHHHH")
 MASK = (1 << 64) - 1
+CRC32C = 0x82f63b78
+
+
+def _entry(value: int) -> int:
+    for _ in range(8):
+        value = value >> 1 ^ (CRC32C if value & 1 else 0)
+    return value
+
+
+TABLE = tuple(map(_entry, range(256)))
+
+
+@functools.cache
+def crc32c(data: bytes) -> int:
+    """CRC-32C; it takes its time, and the same bytes are asked for again and again."""
+    crc = 0xffffffff
+    for byte in data:
+        crc = TABLE[(crc ^ byte) & 255] ^ crc >> 8
+    return crc ^ 0xffffffff
+
+
+def sums(content: bytes, chunk: int, pages: int) -> bytes:
+    """What stands behind the fields of a reply with pages of a chunk: the sum of what each has of the file."""
+    numbers = [chunk * 256 + n for n in range(256) if pages >> n & 1]
+    return b"".join(struct.pack("<I", crc32c(content[n * PAGE:(n + 1) * PAGE])) for n in numbers)
 
 
 def siphash(key: bytes, data: bytes) -> int:
@@ -59,7 +87,7 @@ class Head:
     to: int
     sequence: int
     magic: bytes = b"gfcc"
-    version: int = 3
+    version: int = 4
 
 
 def seal(head: Head, body: bytes, key: bytes) -> bytes:
@@ -132,12 +160,13 @@ class Reply:
 
 def reply(body: bytes) -> Reply:
     """Reads the body of a reply."""
-    cookie, size, pages, _fetch, _holder, _address, _depth, tag, status, detail, credits = ANSWER.unpack(body)
+    cookie, size, pages, _fetch, _holder, _address, _depth, tag, status, detail, credits = ANSWER.unpack(
+        body[:ANSWER.size])
     return Reply(cookie, size, int.from_bytes(pages, "little"), tag, status, detail, credits)
 
 
 def data(cookie: int, tag: int, size: int, pages: int = 1, status: int = DATA) -> bytes:
-    """The body of a reply that announces pages of a file."""
+    """The body of a reply that announces pages of a file, without their sums."""
     return ANSWER.pack(cookie, size, pages.to_bytes(32, "little"), bytes(32), 0, bytes(27), 0, tag, status, 0, 4)
 
 

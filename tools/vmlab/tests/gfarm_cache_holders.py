@@ -34,8 +34,10 @@ OPTIONS = "ib_mtu=1024,cc_timeout_ms=2000"
 # has sent for another request, and its reply.
 GIVES = ("right", "twice", "garbage", "again")
 # Every other fragment; those of other requests, places and lengths; none of those that it announces; pages that were
-# not asked for; another size; an unknown status; the reply to another request; nothing, and fragments behind that.
-LIES = ("half", "foreign", "nothing", "more", "size", "status", "other", "miss", "late", "silent")
+# not asked for; another size; an unknown status; the reply to another request; nothing, and fragments behind that; a
+# wrong bit in each fragment; wrong sums, none, and one too few.
+LIES = ("half", "foreign", "nothing", "more", "size", "status", "other", "miss", "late", "silent", "damaged", "sums",
+        "unsummed", "short")
 TRIES = 10
 
 

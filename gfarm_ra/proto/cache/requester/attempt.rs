@@ -64,6 +64,16 @@ pub(super) enum Progress {
 /// has kept it until the end of the read, in microseconds: a third of that.
 const KEPT_US_MIN: u64 = super::READ_US / 3;
 
+/// The terms on which answers with pages, or that a node waits, are taken.
+pub(super) struct Limits {
+    /// The size of the file, in bytes.
+    pub(super) size_bytes: u64,
+    /// The number of nodes that wait for each other in a row from which on this one does not wait.
+    pub(super) depth_max: u8,
+    /// Whether pages come with their sums.
+    pub(super) has_sums: bool,
+}
+
 /// A request that is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
@@ -153,6 +163,14 @@ impl Attempt {
         matches!(self.verdict, Some(Verdict::Sent(_)))
     }
 
+    /// Returns the pages that the peer has said to have sent.
+    pub(super) const fn sent(&self) -> PageSet {
+        match self.verdict {
+            Some(Verdict::Sent(sent)) => sent,
+            _ => PageSet::EMPTY,
+        }
+    }
+
     /// Returns whether the peer has kept the request, and said so.
     pub(super) const fn is_kept(&self) -> bool {
         self.is_kept
@@ -206,13 +224,14 @@ impl Attempt {
         }
     }
 
-    /// Takes a reply; `None` if it is not for this attempt, or comes too late.
+    /// Takes a reply, with sums or without; `None` if it is not for this attempt, or comes too
+    /// late.
     pub(super) fn replied(
         &mut self,
         fragments: &Reassembly,
         from: NodeId,
-        reply: &Reply,
-        (size_bytes, depth_max): (u64, u8),
+        (reply, has_sums): (&Reply, bool),
+        limits: &Limits,
         now_us: u64,
     ) -> Option<(Progress, Heard)> {
         let is_ours = from == self.node && reply.id == self.id;
@@ -224,12 +243,17 @@ impl Attempt {
         let rtt_us = took_us.filter(|_| !self.is_kept && self.sends == 1);
         let is_for_nothing = self.is_kept_for_nothing(&reply.answer, now_us);
         let progress = match reply.answer {
-            Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < depth_max => {
+            Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < limits.depth_max => {
                 self.keep(wait_ms, now_us);
                 Progress::Timer(self.until_us)
             }
+            // One who was asked for sums gives no page without.
+            Answer::Data { .. } if has_sums != limits.has_sums => {
+                self.verdict = Some(Verdict::Said(Answer::Refused(Refusal::Invalid)));
+                Progress::Ended
+            }
             answer => {
-                let is_same_size = reply.size_bytes == size_bytes;
+                let is_same_size = reply.size_bytes == limits.size_bytes;
                 self.end(fragments, answer, is_same_size, now_us)
             }
         };
@@ -323,11 +347,7 @@ impl Attempt {
     /// Takes note that the device writes to no page any more. Returns the pages that the moves make
     /// complete.
     pub(super) fn stopped(&self, fragments: &mut Reassembly) -> PageSet {
-        let sent = match self.verdict {
-            Some(Verdict::Sent(sent)) => sent,
-            _ => PageSet::EMPTY,
-        };
         fragments.stopped();
-        fragments.settle(sent).unwrap_or(PageSet::EMPTY)
+        fragments.settle(self.sent()).unwrap_or(PageSet::EMPTY)
     }
 }

@@ -9,7 +9,8 @@ use super::super::{
     reply::{
         Answer,
         Holder,
-        Reply, //
+        Reply,
+        Sums, //
     },
     request::{
         RequestId,
@@ -79,6 +80,8 @@ pub enum Event<'r> {
         from: NodeId,
         /// The reply.
         reply: &'r Reply,
+        /// The sums of the pages that it announces.
+        sums: Sums<'r>,
     },
     /// The receive of a slot has completed.
     Arrived(Landed),
@@ -88,7 +91,11 @@ pub enum Event<'r> {
     /// there will be no [`Event::Arrived`].
     Stopped,
     /// The driver has carried out [`Effect::Settle`]: the moves are done.
-    Settled,
+    Settled {
+        /// The pages whose sum is not [the one](super::Requester::sum) that they are to have. They
+        /// have not been given to the reader.
+        damaged: PageSet,
+    },
     /// The reader has no use for the pages any more.
     Cancel,
 }
@@ -116,7 +123,8 @@ pub enum Effect {
     /// Then [`Event::Stopped`].
     Stop,
     /// Makes all moves of [`next_move`](super::Requester::next_move), which makes these pages
-    /// complete. Then [`Event::Settled`].
+    /// complete, and compares them with their [sums](super::Requester::sum). Then
+    /// [`Event::Settled`].
     Settle {
         /// The pages, at least one.
         complete: PageSet,

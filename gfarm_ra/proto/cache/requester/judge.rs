@@ -16,7 +16,8 @@ use super::{
         Effect,
         Whom, //
     },
-    Requester, //
+    Requester,
+    State, //
 };
 
 impl Requester {
@@ -51,7 +52,8 @@ impl Requester {
         if !asking.pages.is_subset(sent) {
             self.excluded.add(node, Reason::NotHere);
         }
-        let lost = sent.difference(self.got);
+        // What is damaged is read from the file server.
+        let lost = sent.difference(self.got).difference(self.fetch);
         if lost.is_empty() {
             self.fruitless = 0;
             return self.ask_owner(now_us);
@@ -140,5 +142,15 @@ impl Requester {
                 self.ask_owner(now_us)
             }
         }
+    }
+
+    /// Asks later.
+    pub(super) fn pause(&mut self, asking: Asking, pause_us: u64, now_us: u64) -> Effect {
+        let until_us = now_us.saturating_add(pause_us);
+        if until_us >= self.deadline_us {
+            return self.over();
+        }
+        self.state = State::Pausing(asking, until_us);
+        Effect::Timer { at_us: until_us }
     }
 }

@@ -18,7 +18,11 @@ use proto::gfarm::{
             Place,
             Reassembly, //
         },
-        reply::Reply,
+        reply::{
+            Answer as CacheAnswer,
+            Reply,
+            REPLY_LEN_MAX, //
+        },
         request::{
             Request,
             Role, //
@@ -230,9 +234,23 @@ pub(crate) fn gfarm_cache(bytes: &[u8]) {
         }
         Err(invalid) => assert!(!invalid.to_string().is_empty()),
     }
-    if let Ok(reply) = Reply::parse(body) {
-        let again = reply.seal(node, node, &key).unwrap();
-        assert_eq!(again.get(wire::HEAD_LEN..156), Some(body));
+    if let Ok((reply, sums)) = Reply::parse(body) {
+        let mut again = [0; REPLY_LEN_MAX];
+        let len = match reply.answer {
+            CacheAnswer::Data { pages } if !sums.is_empty() => {
+                assert_eq!(sums.iter().count(), pages.len());
+                let sum = |page| sums.iter().nth(pages.rank(page)).unwrap();
+                reply.seal_with_sums(node, node, &key, &mut again, sum)
+            }
+            _ => {
+                assert!(sums.is_empty());
+                let sealed = reply.seal(node, node, &key).unwrap();
+                again[..sealed.len()].copy_from_slice(&sealed);
+                Some(sealed.len())
+            }
+        };
+        let end = len.unwrap() - wire::CODE_LEN;
+        assert_eq!(again.get(wire::HEAD_LEN..end), Some(body));
     }
     if let Ok(have) = Have::parse(body) {
         assert_eq!(have.to_bytes()[..], *body);

@@ -26,11 +26,17 @@ mod request;
 mod requester;
 mod responder;
 mod rtt;
+mod sums;
 mod tags;
 mod window;
 
 /// The golden datagrams.
 pub(super) fn seeds() -> impl Iterator<Item = Vec<u8>> {
-    let texts = [request::GOLDEN, reply::GOLDEN_DATA, reply::GOLDEN_REDIRECT];
+    let texts = [
+        request::GOLDEN,
+        reply::GOLDEN_DATA,
+        reply::GOLDEN_SUMS,
+        reply::GOLDEN_REDIRECT,
+    ];
     texts.into_iter().map(message::hex)
 }

@@ -22,6 +22,7 @@ fn quoted(name: &str) -> Vec<u8> {
 fn the_page_has_the_bytes_of_the_vectors() {
     assert_eq!(quoted("request"), hex(request::GOLDEN));
     assert_eq!(quoted("data"), hex(reply::GOLDEN_DATA));
+    assert_eq!(quoted("sums"), hex(reply::GOLDEN_SUMS));
     assert_eq!(quoted("redirect"), hex(reply::GOLDEN_REDIRECT));
 }
 

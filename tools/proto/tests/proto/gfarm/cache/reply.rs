@@ -4,6 +4,7 @@
 
 use proto::gfarm::cache::{
     address::Address,
+    fragment::FragmentLen,
     invalid::Invalid,
     pages::PageSet,
     reply::{
@@ -11,12 +12,15 @@ use proto::gfarm::cache::{
         Holder,
         Refusal,
         Reply,
-        REPLY_LEN, //
+        Sums,
+        REPLY_LEN,
+        REPLY_LEN_MAX, //
     },
     request::RequestId,
     wire::{
         open,
         Kind,
+        DATAGRAM_LEN_MAX,
         HEAD_LEN, //
     }, //
 };
@@ -30,7 +34,7 @@ use super::message::{
 
 /// Replies as written by hand, with codes as another implementation of the hash has them.
 pub(super) const GOLDEN_DATA: &str = "
-    6766636303000200 2222222222222222
+    6766636304000200 2222222222222222
     1111111111111111 0000000000000000
     eeffc00000000000 4523300000000000
     7f00000000000000 0000000000000000
@@ -39,10 +43,23 @@ pub(super) const GOLDEN_DATA: &str = "
     0000000000000000 0000000000000000
     0000000000000000 0000000000000000
     0000000000000000 0000000000000000
-    0000000002010100 00001000fb1a7344
-    6b90bfee";
+    0000000002010100 000010004e50e0d7
+    4709b887";
+pub(super) const GOLDEN_SUMS: &str = "
+    6766636304000200 2222222222222222
+    1111111111111111 0000000000000000
+    eeffc00000000000 4523300000000000
+    7f00000000000000 0000000000000000
+    0000000000000000 0000000000000000
+    0000000000000000 0000000000000000
+    0000000000000000 0000000000000000
+    0000000000000000 0000000000000000
+    0000000000000000 0000000000000000
+    0000000002010100 0000100011111111
+    2222222233333333 4444444455555555
+    6666666677777777 10be64ce6a5632a8";
 pub(super) const GOLDEN_REDIRECT: &str = "
-    6766636303000200 2222222222222222
+    6766636304000200 2222222222222222
     1111111111111111 0000000000000000
     eeffc00000000000 0000000000000000
     ff00000000000000 0000000000000000
@@ -51,8 +68,8 @@ pub(super) const GOLDEN_REDIRECT: &str = "
     0000000000000000 0000000000000080
     3333333333333333 fe80000000000000
     0202c9fffe001122 0000110000006f00
-    0000000002010200 00001000e393aef1
-    c648e025";
+    0000000002010200 000010002c1b0d02
+    7eb40fed";
 
 fn holder() -> Holder {
     let gid = [
@@ -93,7 +110,7 @@ fn redirect() -> Answer {
 fn parse(bytes: &[u8]) -> Result<Reply, Invalid> {
     let datagram = open(bytes, &key()).unwrap();
     assert_eq!(datagram.head.kind, Kind::Reply);
-    Reply::parse(datagram.body)
+    Reply::parse(datagram.body).map(|(reply, _)| reply)
 }
 
 #[test]
@@ -271,10 +288,75 @@ fn a_field_that_the_status_has_no_use_for_is_0() {
 fn a_body_of_another_length_is_refused() {
     let bytes = hex(GOLDEN_DATA);
     let body = &bytes[HEAD_LEN..REPLY_LEN - 8];
-    assert_eq!(Reply::parse(body), Ok(reply(data())));
+    assert_eq!(Reply::parse(body), Ok((reply(data()), Sums::NONE)));
     for len in 0..body.len() {
         assert_eq!(Reply::parse(&body[..len]), Err(Invalid::Length));
     }
     let longer = [body, &[0]].concat();
     assert_eq!(Reply::parse(&longer), Err(Invalid::Length));
+}
+
+/// The sums of the golden reply.
+fn sum(page: u8) -> u32 {
+    0x1111_1111 * (u32::from(page) + 1)
+}
+
+#[test]
+fn sums_stand_behind_the_fields() {
+    let mut bytes = [0; REPLY_LEN_MAX];
+    let data = reply(data());
+    let len = data.seal_with_sums(node(2), node(1), &key(), &mut bytes, sum);
+    assert_eq!(bytes[..len.unwrap()], hex(GOLDEN_SUMS));
+    let datagram = open(&bytes[..len.unwrap()], &key()).unwrap();
+    let (read, sums) = Reply::parse(datagram.body).unwrap();
+    assert_eq!((read, sums.is_empty()), (data, false));
+    assert!(sums.iter().eq((0..7).map(sum)));
+    assert_eq!(parse(&hex(GOLDEN_SUMS)), parse(&hex(GOLDEN_DATA)));
+}
+
+#[test]
+fn the_longest_reply_is_the_longest_datagram() {
+    let pages = PageSet::range(0, 256);
+    let (mut bytes, data) = ([0; REPLY_LEN_MAX], reply(Answer::Data { pages }));
+    let len = data.seal_with_sums(node(2), node(1), &key(), &mut bytes, sum_of);
+    assert_eq!(len, Some(DATAGRAM_LEN_MAX));
+    let datagram = open(&bytes, &key()).unwrap();
+    let (_, sums) = Reply::parse(datagram.body).unwrap();
+    assert!(sums.iter().eq((0..=255).map(sum_of)));
+    // A port that takes the fragments of so many pages takes the reply.
+    for len in [256, 512, 1024, 2048, 4096] {
+        let fragments = FragmentLen::new(len).unwrap();
+        assert!(REPLY_LEN + 4 * fragments.pages_max() <= len as usize);
+    }
+}
+
+fn sum_of(page: u8) -> u32 {
+    0xfeed_0000 | u32::from(page)
+}
+
+#[test]
+fn no_other_answer_has_sums_and_none_has_too_few() {
+    let mut bytes = [0; REPLY_LEN_MAX];
+    for answer in [redirect(), Answer::Miss] {
+        let sealed = reply(answer).seal_with_sums(node(2), node(1), &key(), &mut bytes, sum);
+        assert_eq!(sealed, None);
+    }
+    // Of each number of bytes behind the fields those of all seven sums are taken, and none.
+    let whole = hex(GOLDEN_SUMS);
+    for more in 0..64 {
+        let mut bytes = whole[..REPLY_LEN - 8].to_vec();
+        bytes.resize(REPLY_LEN - 8 + more, 0x55);
+        bytes.extend([0; 8]);
+        forged(&mut bytes);
+        let expected = match more {
+            0 | 28 => Ok(reply(data())),
+            _ => Err(Invalid::Length),
+        };
+        assert_eq!(parse(&bytes), expected, "{more} bytes");
+    }
+    // One page less, one more, and another status, with the seven sums.
+    let with = |at, change: &[u8]| with(GOLDEN_SUMS, &[(at, change)]);
+    assert_eq!(with(48, &[0x3f]), Err(Invalid::Length));
+    assert_eq!(with(48, &[0xff]), Err(Invalid::Length));
+    assert_eq!(with(150, &[7]), Err(Invalid::Length));
 }

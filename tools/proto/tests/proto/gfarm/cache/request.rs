@@ -46,7 +46,7 @@ use super::message::{
 
 /// A request as written by hand, and its code as another implementation of the hash has it.
 pub(super) const GOLDEN: &str = "
-    6766636303000100 1111111111111111
+    6766636304000100 1111111111111111
     2222222222222222 0700000000000000
     eeffc00000000000 3930000000000000
     0500000000000000 cdab896700000000
@@ -56,7 +56,7 @@ pub(super) const GOLDEN: &str = "
     0000008033333333 3333333344444444
     4444444400000000 0000000000000000
     0000000034120000 f0debc7a02010004
-    0200c80001020000 066209ebb6cd0b94";
+    0200c80001020000 e351e0a621cc28f8";
 
 fn request() -> Request {
     let fragment_len = FragmentLen::new(1024).unwrap();
@@ -67,6 +67,7 @@ fn request() -> Request {
     let ask = Ask {
         role: Role::Holder,
         is_retry: false,
+        wants_sums: false,
         excluded,
     };
     let id = RequestId {
@@ -108,6 +109,16 @@ fn changed(changes: &[(usize, &[u8])]) -> Result<Request, Invalid> {
 /// The golden request with bytes changed from `at` on.
 fn with(at: usize, change: &[u8]) -> Result<Request, Invalid> {
     changed(&[(at, change)])
+}
+
+#[test]
+fn a_holder_alone_is_asked_for_sums() {
+    assert_eq!(with(161, &[2]).map(|r| r.ask().wants_sums), Ok(true));
+    for role in 0..=1 {
+        // An owner sends no pages.
+        let request = changed(&[(160, &[role]), (161, &[2]), (148, &[0; 8]), (158, &[0; 2])]);
+        assert_eq!(request, Err(Invalid::Flags));
+    }
 }
 
 #[test]
@@ -165,7 +176,7 @@ fn each_field_is_checked() {
     );
     assert_eq!(with(160, &[3]), Err(Invalid::Role));
     assert_eq!(with(161, &[1]).map(|r| r.ask().is_retry), Ok(true));
-    for flags in [2, 3, 0x80, 0xff] {
+    for flags in [4, 7, 0x80, 0xff] {
         assert_eq!(with(161, &[flags]), Err(Invalid::Flags));
     }
     assert_eq!(with(162, &[0, 0]), Err(Invalid::Timeout));
@@ -269,7 +280,8 @@ proptest! {
         for (n, reason) in nodes {
             excluded.add(node(n), [Reason::NoAnswer, Reason::NotHere, Reason::Busy][reason]);
         }
-        let ask = Ask { role, is_retry: cookie % 2 == 0, excluded };
+        let wants_sums = role == Role::Holder && cookie % 3 == 0;
+        let ask = Ask { role, is_retry: cookie % 2 == 0, wants_sums, excluded };
         let landing = (role == Role::Holder).then_some(landing);
         let id = RequestId { tag, cookie };
         let request = Request::new(id, wanted, landing, ask, timeout_ms).unwrap();

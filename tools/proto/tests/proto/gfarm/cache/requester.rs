@@ -4,6 +4,7 @@
 //! and any events at all.
 
 mod chaos;
+mod compare;
 mod driver;
 mod owner;
 mod paths;

@@ -71,6 +71,7 @@ fn request(role: Role) -> Request {
     let ask = Ask {
         role,
         is_retry: false,
+        wants_sums: role == Role::Holder,
         excluded: Excluded::NONE,
     };
     let landing = (role == Role::Holder).then_some(landing);

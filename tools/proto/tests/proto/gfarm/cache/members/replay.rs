@@ -95,6 +95,7 @@ fn each_kind(to: NodeId) -> [(Kind, Vec<u8>); 5] {
     let ask = Ask {
         role: Role::Owner,
         is_retry: false,
+        wants_sums: false,
         excluded: Excluded::NONE,
     };
     let request = Request::new(id, wanted(), None, ask, 50).unwrap();

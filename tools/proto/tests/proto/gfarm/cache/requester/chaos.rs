@@ -117,14 +117,15 @@ fn one_event(driver: &mut Driver, chance: &mut Chance) {
                 _ => reply.size_bytes ^= 1,
             }
             let from = node(chance.below(6) as u64 + 1);
-            let reply = &reply;
-            driver.step(Event::Replied { from, reply });
+            driver.replied(from, &reply);
         }
         5 => drop(driver.datagram(chance.number() as u16, chance.below(40))),
         6 if chance.below(100) == 0 => drop(driver.step(Event::Cancel)),
         7 if !driver.is_stopping => {
             // What does not belong here.
-            let stray = [Event::Start, Event::Settled, Event::Answered(Answer::Miss)];
+            let damaged = PageSet::EMPTY;
+            let settled = Event::Settled { damaged };
+            let stray = [Event::Start, settled, Event::Answered(Answer::Miss)];
             if role == Role::Holder && driver.is_posted {
                 driver.step(stray[chance.below(3)]);
             }
@@ -138,7 +139,13 @@ fn one_event(driver: &mut Driver, chance: &mut Chance) {
 fn run(seed: u64) -> (PageSet, usize) {
     let mut chance = Chance::new(seed);
     let len = 1024 << chance.below(3);
-    let mut driver = Driver::started(len);
+    let mut driver = Driver::new(len);
+    if chance.below(3) == 0 {
+        driver.requester.compare();
+        driver.damaged = PageSet::from_words([chance.number() & chance.number(), 0, 0, 0]);
+    }
+    driver.tells_sums = driver.requester.sum(0).is_some() ^ (chance.below(16) == 0);
+    driver.step(Event::Start);
     let mut events = 0;
     while driver.over.is_none() {
         one_event(&mut driver, &mut chance);
@@ -149,7 +156,9 @@ fn run(seed: u64) -> (PageSet, usize) {
     let got = driver.over.unwrap();
     for event in [
         Event::Start,
-        Event::Settled,
+        Event::Settled {
+            damaged: PageSet::EMPTY,
+        },
         Event::Stopped,
         Event::TimerFired,
         Event::Cancel,

@@ -20,7 +20,9 @@ use proto::gfarm::cache::{
     reply::{
         Answer,
         Holder,
-        Reply, //
+        Reply,
+        Sums,
+        REPLY_LEN_MAX, //
     },
     request::{
         RequestId,
@@ -41,10 +43,12 @@ use proto::gfarm::cache::{
         READ_US,
         READ_US_MAX, //
     },
-    rtt::Timing, //
+    rtt::Timing,
+    wire::open, //
 };
 
 use super::super::message::{
+    key,
     node,
     wanted, //
 };
@@ -81,6 +85,14 @@ pub(super) fn redirect(number: u64, pages: PageSet) -> Answer {
 /// Which fragment of which page is in memory.
 type Cell = Option<(u8, usize)>;
 
+/// What the number of a fragment is more in which a bit is wrong.
+const DAMAGE: usize = 100;
+
+/// The sum that a page has as the file server has sent it.
+pub(super) fn sum(page: u8) -> u32 {
+    0x5151_0000 | u32::from(page)
+}
+
 /// The driver of one read.
 pub(super) struct Driver {
     pub(super) requester: Requester,
@@ -110,6 +122,9 @@ pub(super) struct Driver {
     pub(super) is_stopping: bool,
     pub(super) over: Option<PageSet>,
     pub(super) heard: Vec<(NodeId, Heard)>,
+    /// Whether replies have sums, and the pages that are sent with a wrong bit.
+    pub(super) tells_sums: bool,
+    pub(super) damaged: PageSet,
 }
 
 impl Driver {
@@ -137,6 +152,8 @@ impl Driver {
             is_stopping: false,
             over: None,
             heard: Vec::new(),
+            tells_sums: false,
+            damaged: PageSet::EMPTY,
         }
     }
 
@@ -157,6 +174,18 @@ impl Driver {
     pub(super) fn at_holder_within(limit_us: u64, len_bytes: u32) -> Self {
         let mut driver = Self::new(len_bytes);
         driver.requester.set_limit(limit_us);
+        driver.step(Event::Start);
+        driver.send(OWNER);
+        driver.reply(redirect(HOLDER, driver.wanted.pages()));
+        driver.send(HOLDER);
+        driver
+    }
+
+    /// The same, of a reader that compares pages with their sums.
+    pub(super) fn comparing(len_bytes: u32) -> Self {
+        let mut driver = Self::new(len_bytes);
+        driver.requester.compare();
+        driver.tells_sums = true;
         driver.step(Event::Start);
         driver.send(OWNER);
         driver.reply(redirect(HOLDER, driver.wanted.pages()));
@@ -271,12 +300,22 @@ impl Driver {
 
     /// The node that was asked replies.
     pub(super) fn reply(&mut self, answer: Answer) -> Effect {
-        let reply = self.reply_of(answer);
-        let from = self.to;
-        self.step(Event::Replied {
-            from,
-            reply: &reply,
-        })
+        self.replied(self.to, &self.reply_of(answer))
+    }
+
+    /// A reply comes, with the sums of its pages if this is one that tells them.
+    pub(super) fn replied(&mut self, from: NodeId, reply: &Reply) -> Effect {
+        let mut bytes = [0; REPLY_LEN_MAX];
+        let (to, key) = (node(ME), key());
+        let sealed = reply.seal_with_sums(from, to, &key, &mut bytes, sum);
+        let Some(len) = sealed.filter(|_| self.tells_sums) else {
+            let sums = Sums::NONE;
+            return self.step(Event::Replied { from, reply, sums });
+        };
+        let datagram = open(&bytes[..len], &key).unwrap();
+        let (reply, sums) = Reply::parse(datagram.body).unwrap();
+        let reply = &reply;
+        self.step(Event::Replied { from, reply, sums })
     }
 
     /// The number of fragments that were asked for.
@@ -299,9 +338,14 @@ impl Driver {
         }
         let slot = self.used;
         self.used += 1;
-        self.cells[slot] = page
-            .filter(|_| is_ours)
-            .map(|page| (page, index % per_page));
+        self.cells[slot] = page.filter(|_| is_ours).map(|page| {
+            let harm = if self.damaged.contains(page) {
+                DAMAGE
+            } else {
+                0
+            };
+            (page, index % per_page + harm)
+        });
         // CAST: At most 256 fragments.
         let imm = FragmentId {
             tag,
@@ -329,7 +373,7 @@ impl Driver {
         self.is_stopping = false;
         self.is_posted = false;
         let effect = self.step(Event::Stopped);
-        let Effect::Settle { .. } = effect else {
+        let Effect::Settle { complete } = effect else {
             return effect;
         };
         while let Some(Move { from, to }) = self.requester.next_move() {
@@ -349,7 +393,18 @@ impl Driver {
                 self.memory[usize::from(page) * per_page + part] = cell;
             }
         }
-        self.step(Event::Settled)
+        let is_sound = |page: u8| {
+            let cells = self.memory[self.len.of_page(page.into())].iter();
+            cells.flatten().all(|(_, part)| *part < DAMAGE)
+        };
+        let mut damaged = PageSet::EMPTY;
+        for page in complete.iter() {
+            let found = if is_sound(page) { sum(page) } else { 0xbad };
+            if self.requester.sum(page).is_some_and(|sum| sum != found) {
+                damaged.insert(page);
+            }
+        }
+        self.step(Event::Settled { damaged })
     }
 
     /// Lets the timer expire at its time.

@@ -264,8 +264,7 @@ fn another_size_is_another_content() {
     let mut reply = driver.reply_of(data(all()));
     reply.size_bytes -= 1;
     let from = node(HOLDER);
-    let reply = &reply;
-    assert_eq!(driver.step(Event::Replied { from, reply }), Effect::Stop);
+    assert_eq!(driver.replied(from, &reply), Effect::Stop);
     assert!(matches!(driver.stop(), Effect::Ask(_)));
     let reason = driver.last().excluded.reason(node(HOLDER));
     assert_eq!(reason, Some(Reason::NotHere));
@@ -291,8 +290,7 @@ fn a_reply_to_another_request_changes_nothing() {
         ] {
             let mut reply = honest;
             reply.id = RequestId { tag, cookie };
-            let reply = &reply;
-            assert_eq!(driver.step(Event::Replied { from, reply }), Effect::Wait);
+            assert_eq!(driver.replied(from, &reply), Effect::Wait);
             assert_eq!(driver.requester, before);
         }
         assert_ne!(driver.reply(Answer::Miss), Effect::Wait);
@@ -403,6 +401,8 @@ fn pages_whose_moves_were_not_made_are_not_taken() {
     driver.is_posted = false;
     let complete = all().difference(PageSet::range(0, 1));
     assert_eq!(driver.step(Event::Stopped), Effect::Settle { complete });
-    assert!(matches!(driver.step(Event::Settled), Effect::Ask(_)));
+    let damaged = PageSet::EMPTY;
+    let settled = Event::Settled { damaged };
+    assert!(matches!(driver.step(settled), Effect::Ask(_)));
     assert_eq!(driver.last().pages, all());
 }
