@@ -57,7 +57,8 @@ pub const PEERS_MAX: usize = 4096;
 /// The time between two probes of members that nothing is wrong with, in microseconds.
 pub const ROUND_US: u64 = 1_000_000;
 
-/// The time for which a new node makes itself known to each that it is told of, in microseconds.
+/// The time for which a new node makes itself known to each that it is told of, from the last part
+/// of the list on that it reads, in microseconds.
 const GREET_US: u64 = 10_000_000;
 
 /// The number of members that are probed at once: of a network that loses 5 % of all datagrams they

@@ -28,6 +28,7 @@ use super::{
     Members,
     Outgoing,
     PeerPlace,
+    GREET_US,
     ROUND_US, //
 };
 
@@ -359,8 +360,14 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
             return Err(Ignored::Unasked);
         }
         // The member that joins reads the list to its end, from this node.
-        let goes_on = self.join.is_some() && answer.cursor() != 0;
+        let is_new = self.join.is_some();
+        let goes_on = is_new && answer.cursor() != 0;
         self.join = self.join.and(goes_on.then_some(answer.cursor()));
+        if is_new && !goes_on {
+            // From now on: the first node may have been registered late, or its answers were lost.
+            self.greet_us = self.greet_us.min(now_us.saturating_add(GREET_PAUSE_US));
+            self.greet_end_us = now_us.saturating_add(GREET_US);
+        }
         if let Some(peer) = self.table.get_mut(index).filter(|_| goes_on) {
             peer.check(now_us);
         }

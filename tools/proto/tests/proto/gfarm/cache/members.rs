@@ -2,6 +2,7 @@
 
 //! The table of members: nodes that tell each other of one another, over a network that loses.
 
+mod joins;
 mod moved;
 mod owners;
 mod replay;
