@@ -131,14 +131,16 @@ fn live<S: DerefMut<Target = [PeerPlace]>>(
 
 impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
     /// Creates the table of a node that begins as `me`, with the peers that have places. `random`
-    /// spreads the rounds of nodes that start together.
+    /// spreads the rounds of nodes that start together, and whom each begins with: nodes that have
+    /// read one list would all probe the same one at a time, and tell each other little.
     pub fn new(me: Record, places: S, now_us: u64, random: u32) -> Self {
         let delay_us = u64::from(random) % ROUND_US;
         Self {
             me,
             table: Table::new(places),
             rankings: Rankings::new(),
-            turn: 0,
+            // CAST: Any number.
+            turn: random as usize,
             next_probe: 0,
             news_from: 0,
             round_us: now_us.saturating_add(delay_us),
