@@ -48,11 +48,8 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         if self.has_left() {
             return if self.leaving == 0 { u64::MAX } else { 0 };
         }
-        let due_us = self.peers().map(Peer::due_us).min();
-        due_us
-            .unwrap_or(u64::MAX)
-            .min(self.round_us)
-            .min(self.greet_us)
+        let due_us = self.table.quiet_us();
+        due_us.min(self.round_us).min(self.greet_us)
     }
 
     /// Does what is due, and returns a `Hello` to send, if there is one: call it again until there
@@ -73,25 +70,38 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         if now_us >= self.greet_us {
             self.greet(now_us);
         }
+        let to = self.due(now_us)?;
+        self.greeting(to, now_us, random, out)
+    }
+
+    /// Does what is due to peers, up to the first one that is to be probed. Returns its place.
+    fn due(&mut self, now_us: u64) -> Option<usize> {
+        if now_us < self.table.quiet_us() {
+            return None;
+        }
         let news = self.news();
-        let mut to = None;
         // From the next one on: each has its turn, even if they are due faster than they are sent.
-        let end = self.table.end();
-        let next = self.next_probe.min(end);
-        for index in (next..end).chain(0..next) {
-            let peer = self.table.get_mut(index);
-            match peer.map_or(Due::Nothing, |peer| peer.due(news, now_us)) {
+        let is_due = |peer: &Peer| peer.due_us() <= now_us;
+        let mut next = self.next_probe;
+        // None is due more than twice.
+        for _ in 0..self.table.end().saturating_mul(2) {
+            let Some(index) = self.table.find(next, is_due) else {
+                break;
+            };
+            let peer = self.table.get_mut(index)?;
+            match peer.due(news, now_us) {
                 Due::Nothing => {}
                 Due::Changed => self.table.changed(),
                 Due::Forget => self.table.set(index, None),
                 Due::Probe => {
                     self.next_probe = index.saturating_add(1);
-                    to = Some(index);
-                    break;
+                    return Some(index);
                 }
             }
+            next = index.saturating_add(1);
         }
-        self.greeting(to?, now_us, random, out)
+        self.table.looked_at();
+        None
     }
 
     /// Returns a `Hello` to a node that does not know this one yet, if there is such a node: it is
@@ -153,9 +163,9 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
             self.greet_us = u64::MAX;
             return;
         }
-        let mut peers = self.table.iter_mut();
-        let found = peers.find(|peer| peer.is_live() && !peer.is_met() && !peer.is_probed());
-        let pause_us = match found {
+        let is_it = |peer: &Peer| peer.is_live() && !peer.is_met() && !peer.is_probed();
+        let found = self.table.find(0, is_it);
+        let pause_us = match found.and_then(|index| self.table.get_mut(index)) {
             Some(peer) => {
                 peer.check(now_us);
                 GREET_PAUSE_US
@@ -167,16 +177,13 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
 
     /// Finds the peer whose turn it is to be probed.
     pub(super) fn next_turn(&mut self, now_us: u64, is_it: impl Fn(&Peer) -> bool) {
-        let len = self.table.end();
-        for step in 0..len {
-            let index = self.turn.wrapping_add(step).checked_rem(len).unwrap_or(0);
-            let peer = self.table.get_mut(index);
-            if let Some(peer) = peer.filter(|peer| is_it(peer)) {
-                peer.check(now_us);
-                self.turn = index.wrapping_add(1);
-                return;
-            }
-        }
+        let begin = self.turn.checked_rem(self.table.end()).unwrap_or(0);
+        let found = self.table.find(begin, is_it);
+        let Some((index, peer)) = found.and_then(|i| Some((i, self.table.get_mut(i)?))) else {
+            return;
+        };
+        peer.check(now_us);
+        self.turn = index.wrapping_add(1);
     }
 
     fn tell_leaving<'b>(
@@ -218,8 +225,11 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
                 .wrapping_add(step)
                 .checked_rem(len)
                 .unwrap_or(0);
-            let peer = self.table.get_mut(index);
-            let Some(peer) = peer.filter(|p| p.has_news() && p.node() != to) else {
+            let has_news = |peer: &Peer| peer.has_news() && peer.node() != to;
+            if !self.table.get(index).is_some_and(has_news) {
+                continue;
+            }
+            let Some(peer) = self.table.get_mut(index) else {
                 continue;
             };
             if let Some(record) = peer.record() {
@@ -333,14 +343,16 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
 
     /// Takes the mounts for dead in whose place a new one is.
     fn replace(&mut self, new: &Record, now_us: u64) {
-        let (news, mut has_died) = (self.news(), false);
-        for peer in self.table.iter_mut() {
-            if peer.is_replaced_by(new) {
-                has_died |= peer.declare_dead(news, now_us);
+        let (news, mut next) = (self.news(), 0);
+        while let Some(index) = self.table.find(next, |peer| peer.is_replaced_by(new)) {
+            if index < next {
+                break;
             }
-        }
-        if has_died {
-            self.table.changed();
+            let peer = self.table.get_mut(index);
+            if peer.is_some_and(|peer| peer.declare_dead(news, now_us)) {
+                self.table.changed();
+            }
+            next = index.saturating_add(1);
         }
     }
 

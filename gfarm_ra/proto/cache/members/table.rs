@@ -95,8 +95,16 @@ pub(super) struct Table<S> {
     end: usize,
     /// The number of times that the set of living nodes has changed, and one more.
     changes: u64,
+    /// Nothing is due to a peer before this time, in microseconds, but to those of `touched`.
+    quiet_us: u64,
+    /// The places whose peers may have been changed since. What is due next is told after each
+    /// message, and of thousands of peers it changes one or two.
+    touched: [u16; TOUCHED],
     forgotten: Forgotten,
 }
+
+/// The number of places that are noted as touched.
+const TOUCHED: usize = 4;
 
 impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
     /// Takes places, with the peers that are there.
@@ -105,6 +113,8 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
             places,
             end: 0,
             changes: 1,
+            quiet_us: 0,
+            touched: [NONE; TOUCHED],
             forgotten: Forgotten::NONE,
         };
         for (index, place) in this.places.iter_mut().enumerate() {
@@ -151,7 +161,40 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
         self.forgotten.may_have(node)
     }
 
-    /// Returns all peers, to change what they are not found by, nor told to live by.
+    /// Returns a time before which nothing is due to a peer, in microseconds.
+    pub(super) fn quiet_us(&self) -> u64 {
+        let touched = self.touched.iter().map(|index| self.due_us(*index));
+        touched.min().unwrap_or(u64::MAX).min(self.quiet_us)
+    }
+
+    /// Takes note that all peers were looked at, and tells [`quiet_us`](Self::quiet_us) what is due
+    /// next.
+    pub(super) fn looked_at(&mut self) {
+        let due_us = self.iter().map(Peer::due_us).min();
+        self.quiet_us = due_us.unwrap_or(u64::MAX);
+        self.touched = [NONE; TOUCHED];
+    }
+
+    fn due_us(&self, index: u16) -> u64 {
+        self.get(index.into()).map_or(u64::MAX, Peer::due_us)
+    }
+
+    /// Takes note that the peer of a place may be changed.
+    fn touch(&mut self, index: usize) {
+        let Ok(index) = u16::try_from(index) else {
+            return;
+        };
+        if self.touched.contains(&index) {
+            return;
+        }
+        self.touched.rotate_right(1);
+        let [first, ..] = &mut self.touched;
+        let oldest = mem::replace(first, index);
+        self.quiet_us = self.quiet_us.min(self.due_us(oldest));
+    }
+
+    /// Returns all peers, to change what they are not found by, nor told to live by, and nothing
+    /// is due to them by.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
         let places = self.places.iter_mut().take(self.end);
         places.filter_map(|place| place.peer.as_mut())
@@ -165,7 +208,16 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
     /// Returns the peer of a place, to change what it is not found by. Who changes whether it
     /// lives says so by [`changed`](Self::changed).
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Peer> {
+        self.touch(index);
         self.places.get_mut(index)?.peer.as_mut()
+    }
+
+    /// Returns the first place whose peer is as it says, from `begin` on and then from the first
+    /// place on.
+    pub(super) fn find(&self, begin: usize, is_it: impl Fn(&Peer) -> bool) -> Option<usize> {
+        let begin = begin.min(self.end);
+        let mut places = (begin..self.end).chain(0..begin);
+        places.find(|index| self.get(*index).is_some_and(&is_it))
     }
 
     /// Returns where a node is.
@@ -265,6 +317,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
         index: usize,
         work: impl FnOnce(&mut Option<Peer>) -> R,
     ) -> Option<R> {
+        self.touch(index);
         let mut peer = self.places.get(index)?.peer;
         let hashes = |peer: &Option<Peer>| By::ALL.map(|by| by.hash_of(peer.as_ref()?));
         let lives = |peer: &Option<Peer>| peer.as_ref().filter(|peer| peer.is_live())?.node();
