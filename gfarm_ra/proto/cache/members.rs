@@ -52,7 +52,7 @@ use super::{
 };
 
 /// The maximum number of peers.
-pub const PEERS_MAX: usize = 4096;
+pub const PEERS_MAX: usize = 16_384;
 
 /// The time between two probes of members that nothing is wrong with, in microseconds.
 pub const ROUND_US: u64 = 1_000_000;

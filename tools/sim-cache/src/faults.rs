@@ -187,19 +187,27 @@ impl World {
         }
     }
 
-    /// Every node knows every other one.
+    /// Every node knows every other one, or as many as it has room for.
     fn introduce_all(&mut self) {
         let records: Vec<Record> = self.nodes.iter().map(Node::record).collect();
         for index in 0..self.nodes.len() {
-            let others = records.iter().enumerate().filter(|(i, _)| *i != index);
+            let mut others = records.clone();
+            others.remove(index);
+            let mut spare = 64;
+            if self.s.peers_max != 0 {
+                self.rng.shuffle(&mut others);
+                others.truncate(self.s.peers_max);
+                spare = 0;
+            }
             let mut places: Vec<PeerPlace> = others
-                .map(|(_, record)| {
+                .iter()
+                .map(|record| {
                     let mut peer = Peer::heard_of(record, false, 0, 0);
                     peer.met();
                     PeerPlace::of(Some(peer))
                 })
                 .collect();
-            places.resize(places.len() + 64, PeerPlace::EMPTY);
+            places.resize(places.len() + spare, PeerPlace::EMPTY);
             self.join(index, places);
         }
     }

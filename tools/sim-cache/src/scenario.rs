@@ -129,6 +129,8 @@ pub struct Scenario {
     /// The members are found, probed and told of by the messages of the cache; otherwise every node
     /// knows at once who lives.
     pub has_gossip: bool,
+    /// The peers for which a node has room, with members; 0 for all.
+    pub peers_max: usize,
     /// The parts of the network, such as racks: nodes are in each of them in turn.
     pub groups: usize,
     /// Whether the nodes know in which one each is.
@@ -175,6 +177,7 @@ impl Scenario {
             churn_ns: 0,
             rewrite_ns: 0,
             has_gossip: false,
+            peers_max: 0,
             groups: 1,
             knows_groups: true,
             mutation: None,

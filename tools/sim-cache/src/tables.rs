@@ -168,6 +168,12 @@ fn fault(s: Scenario) -> Vec<Run> {
         run("not told, 1 % lost", &|s| {
             (s.has_notices, s.loss) = (false, 0.01);
         }),
+        run("room for half of the peers", &|s| {
+            (s.has_gossip, s.peers_max) = (true, s.nodes / 2);
+        }),
+        run("room for nine in ten peers", &|s| {
+            (s.has_gossip, s.peers_max) = (true, s.nodes * 9 / 10);
+        }),
         run("not told, the file is replaced", &|s| {
             (s.has_notices, s.rewrite_ns) = (false, 15 * MS);
         }),

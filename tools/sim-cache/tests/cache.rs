@@ -434,3 +434,17 @@ fn members_find_and_lose_each_other() {
         assert!(m.datagrams_per_s < 3.0, "{loss}: {m:?}");
     }
 }
+
+/// Nodes that have room for some of the others know different ones: it costs copies and time, and
+/// each read ends.
+#[test]
+fn more_nodes_than_a_table_has_room_for_cost_copies() {
+    let s = Scenario {
+        has_gossip: true,
+        ..Scenario::storm(64)
+    };
+    for (peers_max, files, last_ms) in [(57, 2.2, 2_700.0), (32, 29.0, 12_700.0)] {
+        let o = sound(&Scenario { peers_max, ..s });
+        assert!(o.gfsd_files < files && o.last_ms < last_ms, "{o:?}");
+    }
+}

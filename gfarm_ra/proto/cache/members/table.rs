@@ -20,6 +20,8 @@ use super::forgotten::Forgotten;
 /// No place: [`PEERS_MAX`](super::PEERS_MAX) is less.
 const NONE: u16 = u16::MAX;
 
+const _: () = assert!(super::PEERS_MAX < NONE as usize);
+
 /// A place for a peer.
 ///
 /// A place is also the head of two lists: of the peers whose numbers have the same remainder as
