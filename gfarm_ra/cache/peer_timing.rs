@@ -4,6 +4,7 @@
 //! peer.
 
 use kernel::{
+    alloc::KVVec,
     new_mutex,
     prelude::*,
     sync::{
@@ -15,7 +16,6 @@ use kernel::{
 use super::now_us;
 use crate::proto::cache::{
     address::NodeId,
-    admission::Credits,
     breaker::{
         Breaker,
         Change,
@@ -23,39 +23,24 @@ use crate::proto::cache::{
     },
     excluded::EXCLUDED_MAX,
     requester::event::Heard,
-    rtt::{
-        Rtt,
-        Timing, //
+    rtt::Timing,
+    timings::{
+        PeerTiming,
+        Timings,
+        PLACES, //
     }, //
 };
 
-/// The maximum number of peers that are remembered; a further one replaces the peer that was asked
-/// longest ago.
-const PEERS_MAX: usize = 256;
-
-struct PeerTiming {
-    node: NodeId,
-    rtt: Rtt,
-    credits: Credits,
-}
-
-/// The peers that were asked, the last one last.
+/// The peers that were asked.
 struct Known {
-    list: KVec<PeerTiming>,
+    timings: Timings<KVVec<Option<PeerTiming>>>,
     breaker: Breaker,
-}
-
-impl Known {
-    fn with(&mut self, node: NodeId, work: impl FnOnce(&mut PeerTiming)) {
-        if let Some(peer) = self.list.iter_mut().find(|peer| peer.node == node) {
-            work(peer);
-        }
-    }
 }
 
 /// The nodes that a read asks.
 pub(super) enum Asked {
-    /// The node nearest to the pages, except these, which are lost: see [`Rtt::is_lost`].
+    /// The node nearest to the pages, except these, which are lost: see
+    /// [`Timings::lost`].
     All([Option<NodeId>; EXCLUDED_MAX]),
     /// No node: this one is cut off from all.
     None,
@@ -73,9 +58,9 @@ impl PeerTimings {
     /// Allocates the empty list; no answer will be waited for longer than `timeout_us_max`
     /// microseconds. Sleeps.
     pub(super) fn new(timeout_us_max: u32) -> Result<Arc<Self>> {
-        let list = KVec::with_capacity(PEERS_MAX, GFP_KERNEL)?;
+        let places = KVVec::from_elem(None, PLACES, GFP_KERNEL)?;
         let known = Known {
-            list,
+            timings: Timings::new(places),
             breaker: Breaker::NEW,
         };
         Arc::pin_init(
@@ -91,45 +76,23 @@ impl PeerTimings {
     /// has no credit left. Sleeps for a lock, as all methods.
     pub(super) fn take(&self, node: NodeId) -> Option<Timing> {
         let mut known = self.known.lock();
-        let list = &mut known.list;
-        let mut peer = match list.iter().position(|peer| peer.node == node) {
-            Some(place) => list.remove(place).ok()?,
-            None => PeerTiming {
-                node,
-                rtt: Rtt::NEW,
-                credits: Credits::NEW,
-            },
-        };
-        let within = || peer.rtt.timing_within(self.timeout_us_max);
-        let timing = peer.credits.take().then(within);
-        if list.len() >= PEERS_MAX {
-            let _ = list.remove(0);
-        }
-        // There is room.
-        let _ = list.push_within_capacity(peer);
-        timing
+        known.timings.take(node, self.timeout_us_max)
     }
 
     /// Returns the credit of a request that has ended.
     pub(super) fn give_back(&self, node: NodeId) {
-        let mut known = self.known.lock();
-        known.with(node, |peer| peer.credits.give_back());
+        self.known.lock().timings.give_back(node);
     }
 
     /// Notes the number of requests that a peer serves at a time.
     pub(super) fn granted(&self, node: NodeId, credits: u16) {
-        let mut known = self.known.lock();
-        known.with(node, |peer| peer.credits.granted(credits));
+        self.known.lock().timings.granted(node, credits);
     }
 
     /// Notes the answer to a request, or that there was none. Returns the change of the breaker.
     pub(super) fn heard(&self, node: NodeId, heard: Heard) -> Option<Change> {
         let (mut known, now_us) = (self.known.lock(), now_us());
-        known.with(node, |peer| match heard {
-            Heard::Answer { rtt_us } => peer.rtt.answered(rtt_us),
-            Heard::Silence => peer.rtt.silent(now_us),
-            Heard::Kept => peer.rtt.kept(now_us),
-        });
+        known.timings.heard(node, heard, now_us);
         match heard {
             Heard::Answer { .. } | Heard::Kept => known.breaker.answered(now_us),
             Heard::Silence => known.breaker.silent(now_us),
@@ -163,8 +126,6 @@ impl PeerTimings {
         if known.breaker.cut().is_some() {
             return (Asked::None, change);
         }
-        let mut lost = known.list.iter().filter(|c| c.rtt.is_lost(now_us));
-        let lost = [(); EXCLUDED_MAX].map(|()| lost.next().map(|peer| peer.node));
-        (Asked::All(lost), change)
+        (Asked::All(known.timings.lost(now_us)), change)
     }
 }

@@ -21,7 +21,7 @@
 //! | [`admission`] | how much a node does for others at a time |
 //! | [`place`] | which port and address of a device a node has |
 //! | [`counter`] | what is counted |
-//! | [`rtt`], [`breaker`] | how long a peer is waited for, and when none is asked |
+//! | [`rtt`], [`timings`], [`breaker`] | how long a peer is waited for, and when none is asked |
 //! | [`peer`], [`members`], [`gossip`] | the other nodes, and how they are found and lost |
 //! | [`owner`], [`directory`], [`have`] | who knows which nodes have the pages of a chunk |
 //! | [`ibaddr`] | peers that are registered by hand |
@@ -55,6 +55,7 @@ pub mod rtt;
 pub mod series;
 pub mod sums;
 pub mod tags;
+pub mod timings;
 pub mod window;
 pub mod wire;
 

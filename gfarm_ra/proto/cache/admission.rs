@@ -162,6 +162,11 @@ impl Credits {
         has_any
     }
 
+    /// Returns whether none is under way.
+    pub const fn is_idle(&self) -> bool {
+        self.used == 0
+    }
+
     /// A request has ended, by a reply or by silence.
     pub fn give_back(&mut self) {
         self.used = self.used.saturating_sub(1);

@@ -115,6 +115,11 @@ impl Rtt {
         is_silent || now_us < self.kept_until_us
     }
 
+    /// Returns whether it was silent since it has answered last, or has kept a read.
+    pub const fn is_silent(&self) -> bool {
+        self.silences != 0 || self.kept_until_us != 0
+    }
+
     /// Returns how long to wait for the next answer.
     pub fn timing(&self) -> Timing {
         self.timing_within(TIMEOUT_US_MAX)

@@ -28,6 +28,7 @@ mod responder;
 mod rtt;
 mod sums;
 mod tags;
+mod timings;
 mod window;
 
 /// The golden datagrams.
