@@ -109,6 +109,8 @@ pub(crate) struct Limits {
     pub(crate) read_us: u64,
     /// The bytes that are sent to others in a second; 0 is no limit.
     pub(crate) rate_bytes: u64,
+    /// The length of the directory, in bytes.
+    pub(crate) directory_len_bytes: u64,
     /// Whether pages are compared with their sums.
     pub(crate) verify: Verify,
 }
@@ -275,7 +277,7 @@ impl Shared {
         let (incoming, serving) = (self.clone(), limits.serving);
         let endpoint = Endpoint::new(found, serving.into(), incoming, &self.counters)?;
         let peers = Peers::new(self.me, endpoint.address(), group)?;
-        let owner = Owner::new(&peers)?;
+        let owner = Owner::new(&peers, limits.directory_len_bytes)?;
         let in_flight = ReadsInFlight::new()?;
         let (secret, sums) = (&self.secret, &self.sums);
         let membership = Membership::new(&endpoint, &peers, secret)?;

@@ -19,8 +19,12 @@ use super::{
 use crate::proto::cache::{
     address::NodeId,
     directory::{
+        self,
         Directory,
         Entry,
+        Hint,
+        Holder,
+        Notice,
         Question, //
     },
     excluded::Reason,
@@ -34,28 +38,50 @@ use crate::proto::cache::{
     },
 };
 
-/// The number of chunks that are remembered.
-const CHUNKS: usize = 1024;
-
 /// The time after which a node asks again for pages whose holders are all busy, in milliseconds.
 const PAUSE_MS: u16 = 5;
+
+/// The memory of a directory.
+struct Memory {
+    entries: KVVec<Entry>,
+    holders: KVVec<Option<Holder>>,
+    hints: KVVec<Option<Hint>>,
+}
+
+impl Memory {
+    /// Allocates an empty directory of about this length. Sleeps.
+    fn new(len_bytes: u64) -> Result<Self> {
+        let groups = directory::groups(len_bytes);
+        let (entries, holders, hints) = Directory::GROUP;
+        let of = |number: usize| groups.checked_mul(number).ok_or(ENOMEM);
+        Ok(Self {
+            entries: KVVec::from_elem(Entry::EMPTY, of(entries)?, GFP_KERNEL)?,
+            holders: KVVec::from_elem(None, of(holders)?, GFP_KERNEL)?,
+            hints: KVVec::from_elem(None, of(hints)?, GFP_KERNEL)?,
+        })
+    }
+
+    fn get(&mut self) -> Directory<'_> {
+        Directory::new(&mut self.entries, &mut self.holders, &mut self.hints)
+    }
+}
 
 /// The directory of a node.
 #[pin_data]
 pub(crate) struct Owner {
     peers: Arc<Peers>,
     #[pin]
-    entries: Mutex<KVVec<Entry>>,
+    memory: Mutex<Memory>,
 }
 
 impl Owner {
-    /// Allocates an empty directory. Sleeps.
-    pub(crate) fn new(peers: &Arc<Peers>) -> Result<Arc<Self>> {
-        let entries = KVVec::from_elem(Entry::EMPTY, CHUNKS, GFP_KERNEL)?;
+    /// Allocates an empty directory of about `len_bytes`. Sleeps.
+    pub(crate) fn new(peers: &Arc<Peers>, len_bytes: u64) -> Result<Arc<Self>> {
+        let memory = Memory::new(len_bytes)?;
         Arc::pin_init(
             pin_init!(Self {
                 peers: peers.clone(),
-                entries <- new_mutex!(entries, "Owner::entries"),
+                memory <- new_mutex!(memory, "Owner::memory"),
             }),
             GFP_KERNEL,
         )
@@ -83,9 +109,9 @@ impl Owner {
             excluded: &ask.excluded,
         };
         let direction = {
-            let mut entries = self.entries.lock();
             let is_live = |node| self.peers.is_live(node);
-            Directory::new(&mut entries).direct(&question, now_us(), is_live)
+            let mut memory = self.memory.lock();
+            memory.get().direct(&question, now_us(), is_live)
         };
         let fetch = direction.fetch;
         let found = direction.from.and_then(|(node, pages)| {
@@ -106,7 +132,13 @@ impl Owner {
 
     /// Takes the notice of a node that has pages.
     pub(crate) fn told(&self, node: NodeId, have: &Have) {
-        let mut entries = self.entries.lock();
-        Directory::new(&mut entries).done(node, have.id(), have.chunk(), have.pages());
+        let notice = Notice {
+            node,
+            group: self.peers.group_of(node),
+            file: have.id(),
+            chunk: have.chunk(),
+            pages: have.pages(),
+        };
+        self.memory.lock().get().done(&notice, now_us());
     }
 }

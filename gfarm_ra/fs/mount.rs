@@ -28,6 +28,7 @@ use kernel_ext::{
         EPROTO,
         EPROTONOSUPPORT, //
     },
+    memory,
     random,
     text::c_string, //
 };
@@ -74,6 +75,7 @@ use crate::{
                 random_qkey,
                 Group, //
             },
+            directory,
             place::{
                 Unusable,
                 Wish, //
@@ -397,6 +399,7 @@ fn node(
         read_us: u64::from(options.get(Setting::CcWaitMs)).saturating_mul(1000),
         rate_bytes: u64::from(options.get(Setting::CcShare)) << 20,
         verify: Verify::new(options.get(Setting::CcVerify)),
+        directory_len_bytes: directory::len_bytes(0, memory::total_bytes()),
     };
     let pages = Arc::new(CachedPages(active_refs.clone()), GFP_KERNEL)?;
     let mut has_said = false;

@@ -11,6 +11,10 @@
 //! The directory is never more than a hint. A holder gives only what it has; a requester that gets
 //! nothing says so, is sent elsewhere, and in the end reads from a file server.
 
+mod entry;
+mod hints;
+mod holders;
+
 use super::{
     super::identity::ContentId,
     address::{
@@ -18,20 +22,27 @@ use super::{
         NodeId, //
     },
     count,
-    excluded::{
-        Excluded,
-        Reason, //
-    },
+    excluded::Excluded,
     owner::ChunkKey,
-    pages::PageSet,
-    requester::READ_US_MAX, //
+    pages::PageSet, //
+};
+
+use self::{
+    entry::Chunk,
+    hints::Hints,
+    holders::Holders, //
+};
+pub use self::{
+    entry::Entry,
+    hints::Hint,
+    holders::Holder, //
 };
 
 /// The number of requesters that a holder serves at a time, as far as the directory decides it.
 pub const FANOUT: u8 = 2;
 
-/// The number of holders that are remembered for a chunk. New ones replace those that have served
-/// most, so a few suffice for any number of nodes.
+/// The number of holders that are remembered for a chunk at most. New ones replace those that have
+/// served most, so a few suffice for any number of nodes.
 pub const HOLDERS_MAX: usize = 24;
 
 /// The number of entries among which a chunk has its place.
@@ -41,13 +52,17 @@ pub const WAYS: usize = 8;
 /// microseconds: a read that lasts longer goes to a file server.
 pub const DONE_US: u64 = 2_000_000;
 
-/// The time for which a requester whose place was taken is taken to be of an earlier wave than the
-/// last one, in microseconds: less than the time after which a silent node is asked again.
-const RECENT_US: u64 = 5_000;
+/// The places for holders that the [`WAYS`] entries of a group have in common.
+const PLACES: usize = 32;
 
-/// The time for which a requester that is not known here may be one whose place was taken, in
-/// microseconds: the longest read.
-const FORGOTTEN_US: u64 = READ_US_MAX;
+/// The number of holders that an entry keeps, however many other chunks have.
+const KEPT: usize = PLACES / WAYS;
+
+/// The number of hints of a group.
+const HINTS: usize = 64;
+
+/// The number of hints of a group that a node keeps against all others: an eighth.
+const HINT_SHARE: usize = HINTS / 8;
 
 /// A request to an owner.
 #[derive(Clone, Copy, Debug)]
@@ -81,367 +96,108 @@ pub struct Direction {
     pub fetch: PageSet,
 }
 
-/// A node that has, or is fetching, pages of a chunk: those of one read, or of several that are
-/// done.
+/// The notice of a node that has pages.
 #[derive(Clone, Copy, Debug)]
-struct Holder {
-    node: NodeId,
-    group: Group,
-    pages: PageSet,
-    /// Its number in the entry: each holder that is noted has a larger one.
-    order: u64,
-    /// The number of the holder that it was sent to; [`NO_HOLDER`] if it reads from a file server
-    /// or is done, [`OTHER_OWNERS`] if another owner may have sent it to one.
-    parent: u64,
-    /// The number of the wave that it is of: that of the holder that it was sent to, or a new one
-    /// if it reads from a file server. Who waits has never a larger number than whom it waits for.
-    wave: u64,
-    /// The number of holders between it and a file server while it is fetching.
-    depth: u8,
-    /// The number of requesters that were sent to it, and are not done.
-    serving: u8,
-    /// The number that was sent to it in all.
-    served: u32,
-    /// The holder has told that it has the pages.
-    is_done: bool,
-    /// The time at which it was noted, or sent to a holder once more, in microseconds.
-    since_us: u64,
-    /// The time at which a requester was last sent to it, in microseconds.
-    asked_us: u64,
+pub struct Notice {
+    /// The node.
+    pub node: NodeId,
+    /// The part of the network that it is in.
+    pub group: Group,
+    /// The file and its content.
+    pub file: ContentId,
+    /// The chunk.
+    pub chunk: u64,
+    /// The pages of a read that is over.
+    pub pages: PageSet,
 }
 
-/// The number of no holder.
-const NO_HOLDER: u64 = 0;
+/// A chunk of a content.
+type Place = (ContentId, u64);
 
-/// The number of a holder that another owner knows.
-const OTHER_OWNERS: u64 = u64::MAX;
+/// The length of a group, in bytes.
+// CAST: A few thousand.
+pub const GROUP_LEN: u64 = (WAYS * size_of::<Entry>()
+    + PLACES * size_of::<Option<Holder>>()
+    + HINTS * size_of::<Option<Hint>>()) as u64;
 
-impl Holder {
-    fn is_done(&self, now_us: u64) -> bool {
-        self.is_done || now_us.saturating_sub(self.since_us) >= DONE_US
-    }
+/// The memory of a node for each byte of its directory, unless the administrator sets its size. A
+/// node whose memory is all page cache then remembers a chunk for each 128 KiB.
+const SHARE: u64 = 2048;
 
-    fn serving(&self, now_us: u64) -> u8 {
-        if now_us.saturating_sub(self.asked_us) >= DONE_US {
-            0
-        } else {
-            self.serving
-        }
-    }
+/// The least and the most memory that it has so.
+const LEN_BYTES_MIN: u64 = 1 << 20;
+const LEN_BYTES_MAX: u64 = 256 << 20;
 
-    fn depth(&self, now_us: u64) -> u8 {
-        if self.is_done(now_us) {
-            0
-        } else {
-            self.depth
-        }
-    }
-
-    /// Orders holders that have equally many of the pages, for a requester of a group; the smallest
-    /// is asked. Those of other groups come last, and of its own one that is full; then the tree is
-    /// filled from its root, and each holder of a level in turn.
-    fn rank(&self, group: Group, now_us: u64) -> (bool, bool, u8, u32, u64) {
-        let (is_far, is_full) = (self.group != group, self.serving(now_us) >= FANOUT);
-        (is_far, is_full, self.depth(now_us), self.served, self.order)
+/// Returns the length of the directory of a node with so much memory, in bytes, if it is set to
+/// `given_mib`; 0 is a share of the memory.
+pub const fn len_bytes(given_mib: u32, memory_bytes: u64) -> u64 {
+    // CAST: To a longer type.
+    match (given_mib as u64) << 20 {
+        0 if memory_bytes / SHARE < LEN_BYTES_MIN => LEN_BYTES_MIN,
+        0 if memory_bytes / SHARE > LEN_BYTES_MAX => LEN_BYTES_MAX,
+        0 => memory_bytes / SHARE,
+        given => given,
     }
 }
 
-/// The knowledge of a requester: those that wait for it are of its wave or of an earlier one.
-#[derive(Clone, Copy, Debug)]
-enum Own {
-    /// The requester is new, so no other one waits for it.
-    Nothing,
-    /// The wave that it was of, and the number of the holder that it was sent to, see
-    /// [`Holder::parent`]. It may ask once more because it was not told.
-    Wave(u64, u64),
-    /// The requester is not new, and its place may have been taken.
-    Lost,
-}
-
-/// The directory entry of a chunk.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    of: Option<(ContentId, u64)>,
-    used_us: u64,
-    orders: u64,
-    /// The last wave, and when it began.
-    wave: u64,
-    wave_us: u64,
-    /// The time at which a holder was last forgotten that was not done, in microseconds; `None` if
-    /// none was.
-    forgotten_us: Option<u64>,
-    holders: [Option<Holder>; HOLDERS_MAX],
-}
-
-impl Entry {
-    /// An entry without a chunk.
-    pub const EMPTY: Self = Self {
-        of: None,
-        used_us: 0,
-        orders: 0,
-        wave: 0,
-        wave_us: 0,
-        forgotten_us: None,
-        holders: [None; HOLDERS_MAX],
-    };
-
-    /// Finds the holder that stands for a read of a node.
-    fn find(&mut self, node: NodeId, pages: PageSet) -> Option<&mut Holder> {
-        let is_it = |h: &&mut Holder| h.node == node && !h.pages.is_disjoint(pages);
-        self.holders.iter_mut().flatten().find(is_it)
-    }
-
-    /// Notes that a node does not have pages.
-    fn take(&mut self, node: NodeId, pages: PageSet) {
-        for holder in self.holders.iter_mut().flatten() {
-            if holder.node == node {
-                holder.pages = holder.pages.difference(pages);
-            }
-        }
-    }
-
-    /// Takes out what is known to be no longer there.
-    fn correct(&mut self, question: &Question<'_>, now_us: u64, is_live: impl Fn(NodeId) -> bool) {
-        for (node, reason) in question.excluded.iter() {
-            if reason == Reason::NotHere {
-                self.take(node, question.pages);
-            }
-        }
-        for place in &mut self.holders {
-            let Some(holder) = place else {
-                continue;
-            };
-            if holder.pages.is_empty() || !is_live(holder.node) {
-                if !holder.is_done(now_us) {
-                    self.forgotten_us = Some(now_us);
-                }
-                *place = None;
-            }
-        }
-    }
-
-    /// Returns whether a requester that is not known here may be waited for by others, as its place
-    /// was taken.
-    fn may_have_forgotten(&self, now_us: u64) -> bool {
-        let age_us = self.forgotten_us.map(|at_us| now_us.saturating_sub(at_us));
-        age_us.is_some_and(|age_us| age_us < FORGOTTEN_US)
-    }
-
-    /// Returns whether a holder cannot be waiting for a requester of a wave; see [`Holder::wave`].
-    fn is_ahead(&self, holder: &Holder, own: Own, now_us: u64) -> bool {
-        // Another owner may have sent it to one that waits for the requester.
-        let is_elsewhere = holder.parent == OTHER_OWNERS;
-        let is_later = match own {
-            Own::Nothing => return true,
-            // The one that it was sent to before does not wait for it any more than then.
-            Own::Wave(_, parent) if holder.order == parent => return true,
-            Own::Wave(wave, _) => holder.wave > wave,
-            Own::Lost => {
-                let age_us = now_us.saturating_sub(self.wave_us);
-                holder.wave == self.wave && age_us < RECENT_US
-            }
-        };
-        holder.is_done(now_us) || (is_later && !is_elsewhere)
-    }
-
-    /// Chooses the holder to ask, and what no other node has.
-    fn choose(&self, question: &Question<'_>, own: Own, now_us: u64) -> Direction {
-        let (mut best, mut held) = (None, PageSet::EMPTY);
-        for holder in self.holders.iter().flatten() {
-            let pages = holder.pages.intersection(question.pages);
-            let is_ahead = self.is_ahead(holder, own, now_us);
-            if pages.is_empty() || !is_ahead || holder.node == question.requester {
-                continue;
-            }
-            let reason = question.excluded.reason(holder.node);
-            if matches!(reason, None | Some(Reason::Busy)) {
-                held = held.union(pages);
-            }
-            let lacks = question.pages.len().wrapping_sub(pages.len());
-            // Of two answers to one request either may be the one that has come: they agree.
-            let is_other = match own {
-                Own::Wave(_, parent) => holder.order != parent || holder.is_done(now_us),
-                Own::Nothing | Own::Lost => true,
-            };
-            let rank = (lacks, is_other, holder.rank(question.group, now_us));
-            if reason.is_none() && best.is_none_or(|(other, _, _)| rank < other) {
-                best = Some((rank, holder.node, pages));
-            }
-        }
-        Direction {
-            from: best.map(|(_, node, pages)| (node, pages)),
-            fetch: question.pages.difference(held),
-        }
-    }
-
-    /// Notes that what a node was sent to another for is done, or of no use.
-    fn release(&mut self, node: NodeId, pages: PageSet) {
-        let mut holders = self.holders.iter_mut().flatten();
-        let is_it = |h: &&mut Holder| h.node == node && !h.is_done && !h.pages.is_disjoint(pages);
-        let Some(holder) = holders.find(is_it) else {
-            return;
-        };
-        let parent = core::mem::replace(&mut holder.parent, NO_HOLDER);
-        let mut holders = self.holders.iter_mut().flatten();
-        if let Some(parent) = holders.find(|holder| holder.order == parent) {
-            parent.serving = parent.serving.saturating_sub(1);
-        }
-    }
-
-    /// Notes the requester as a holder of what it is about to have.
-    fn note(&mut self, question: &Question<'_>, direction: &Direction, own: Own, now_us: u64) {
-        let (node, asked) = (question.requester, direction.from);
-        let given = asked.map_or(PageSet::EMPTY, |(_, pages)| pages);
-        let pages = given.union(direction.fetch);
-        if pages.is_empty() {
-            return;
-        }
-        self.orders = self.orders.saturating_add(1);
-        let order = self.orders;
-        let least = match own {
-            Own::Nothing => 0,
-            Own::Wave(wave, _) => wave,
-            // Those that wait for it may be of any.
-            Own::Lost => self.wave,
-        };
-        let from = asked.and_then(|(node, pages)| self.find(node, pages));
-        let (parent, wave, depth) = if let Some(holder) = from {
-            holder.serving = holder.serving(now_us).saturating_add(1);
-            holder.served = holder.served.saturating_add(1);
-            holder.asked_us = now_us;
-            // That of one that is done may be smaller.
-            holder.wave = holder.wave.max(least);
-            (
-                holder.order,
-                holder.wave,
-                holder.depth(now_us).saturating_add(1),
-            )
-        } else {
-            (self.wave, self.wave_us) = (order, now_us);
-            let alone = if question.is_root {
-                NO_HOLDER
-            } else {
-                OTHER_OWNERS
-            };
-            (alone, order, 0)
-        };
-        if let Some(holder) = self.find(node, pages) {
-            holder.pages = holder.pages.union(pages);
-            (holder.parent, holder.wave, holder.depth) = (parent, wave, depth);
-            holder.since_us = now_us;
-            return;
-        }
-        let holder = Holder {
-            node,
-            group: question.group,
-            pages,
-            order,
-            parent,
-            wave,
-            depth,
-            serving: 0,
-            served: 0,
-            is_done: false,
-            since_us: now_us,
-            asked_us: 0,
-        };
-        let replaced = self.place().and_then(|place| place.replace(holder));
-        if replaced.is_some_and(|holder| !holder.is_done(now_us)) {
-            self.forgotten_us = Some(now_us);
-        }
-    }
-
-    /// Notes that a read is done; the holder becomes one with what its node had before.
-    fn done(&mut self, node: NodeId, pages: PageSet) {
-        for _ in 0..HOLDERS_MAX {
-            let is_it = |h: &&Holder| h.node == node && !h.is_done && !h.pages.is_disjoint(pages);
-            let Some(read) = self.holders.iter().flatten().find(is_it).copied() else {
-                return;
-            };
-            self.release(node, read.pages);
-            self.unite(&read);
-        }
-    }
-
-    fn unite(&mut self, read: &Holder) {
-        let mut holders = self.holders.iter_mut().flatten();
-        let is_other = |h: &&mut Holder| h.node == read.node && h.is_done;
-        let Some(other) = holders.find(is_other) else {
-            let is_read = |h: &&mut Holder| h.order == read.order;
-            if let Some(holder) = self.holders.iter_mut().flatten().find(is_read) {
-                holder.is_done = true;
-            }
-            return;
-        };
-        other.pages = other.pages.union(read.pages);
-        other.serving = other.serving.saturating_add(read.serving);
-        other.served = other.served.saturating_add(read.served);
-        other.asked_us = other.asked_us.max(read.asked_us);
-        other.wave = other.wave.max(read.wave);
-        let remains = other.order;
-        for place in &mut self.holders {
-            *place = place.filter(|holder| holder.order != read.order);
-            if let Some(holder) = place.as_mut().filter(|h| h.parent == read.order) {
-                holder.parent = remains;
-            }
-        }
-    }
-
-    /// Returns a free place, or that of the holder that has served most among those whose pages
-    /// others have as well.
-    fn place(&mut self) -> Option<&mut Option<Holder>> {
-        let (mut once, mut twice) = (PageSet::EMPTY, PageSet::EMPTY);
-        for holder in self.holders.iter().flatten() {
-            twice = twice.union(once.intersection(holder.pages));
-            once = once.union(holder.pages);
-        }
-        self.holders.iter_mut().max_by_key(|place| match place {
-            None => (true, u32::MAX, u64::MAX),
-            // Of those that have served alike, the one that was noted first.
-            Some(holder) => {
-                let is_spare = holder.pages.is_subset(twice);
-                (is_spare, holder.served, u64::MAX.wrapping_sub(holder.order))
-            }
-        })
+/// Returns the number of groups of entries for `len_bytes` of memory, at least one.
+pub const fn groups(len_bytes: u64) -> usize {
+    // CAST: What fits into memory is a `usize`.
+    match (len_bytes / GROUP_LEN) as usize {
+        0 => 1,
+        groups => groups,
     }
 }
 
-/// The directory, in memory that the caller has: a number of entries, in groups of [`WAYS`].
+/// The directory, in memory that the caller has: a number of groups of entries, with the places for
+/// the holders of each group, and its hints.
+///
+/// The entries of a group have [`PLACES`] for holders in common, as most chunks have one or two,
+/// and few have many. An entry that makes room leaves a hint, and so does a notice of a chunk
+/// without an entry: a question makes an entry of them.
 #[derive(Debug)]
 pub struct Directory<'a> {
     entries: &'a mut [Entry],
+    holders: &'a mut [Option<Holder>],
+    hints: &'a mut [Option<Hint>],
+}
+
+/// The memory of a group.
+struct Set<'a> {
+    entries: &'a mut [Entry],
+    holders: &'a mut [Option<Holder>],
+    hints: Hints<'a>,
 }
 
 impl<'a> Directory<'a> {
-    /// Uses these entries, which were [`Entry::EMPTY`] before the first use.
-    pub const fn new(entries: &'a mut [Entry]) -> Self {
-        Self { entries }
+    /// The number of entries, holders and hints of a group, which has nothing before its first use.
+    pub const GROUP: (usize, usize, usize) = (WAYS, PLACES, HINTS);
+
+    /// Uses this memory, of so many groups: [`Entry::EMPTY`] before the first use, and no holders
+    /// and hints.
+    pub const fn new(
+        entries: &'a mut [Entry],
+        holders: &'a mut [Option<Holder>],
+        hints: &'a mut [Option<Hint>],
+    ) -> Self {
+        Self {
+            entries,
+            holders,
+            hints,
+        }
     }
 
     /// Returns the group of a chunk.
-    fn group(&mut self, file: ContentId, chunk: u64) -> &mut [Entry] {
+    fn set(&mut self, file: ContentId, chunk: u64) -> Set<'_> {
         let groups = self.entries.len().div_ceil(WAYS) as u64;
         let hash = ChunkKey::new(file.file.inum, chunk).hash();
-        let group = hash.checked_rem(groups).unwrap_or(0);
         // CAST: Below the number of groups.
-        let begin = (group as usize).saturating_mul(WAYS);
-        let end = begin.saturating_add(WAYS).min(self.entries.len());
-        self.entries.get_mut(begin..end).unwrap_or_default()
-    }
-
-    /// Finds the entry of a chunk, or gives it the one whose chunk was asked for least lately.
-    fn entry(&mut self, file: ContentId, chunk: u64, now_us: u64) -> Option<&mut Entry> {
-        let of = Some((file, chunk));
-        let entry = self
-            .group(file, chunk)
-            .iter_mut()
-            .max_by_key(|e| (e.of == of, e.of.is_none(), u64::MAX.wrapping_sub(e.used_us)))?;
-        if entry.of != of {
-            *entry = Entry::EMPTY;
-            entry.of = of;
+        let group = hash.checked_rem(groups).unwrap_or(0) as usize;
+        Set {
+            entries: part(self.entries, group, WAYS),
+            holders: part(self.holders, group, PLACES),
+            hints: Hints(part(self.hints, group, HINTS)),
         }
-        entry.used_us = now_us;
-        Some(entry)
     }
 
     /// Decides whom a requester asks, and notes it as a holder.
@@ -453,44 +209,121 @@ impl<'a> Directory<'a> {
         now_us: u64,
         is_live: impl Fn(NodeId) -> bool,
     ) -> Direction {
-        let Some(entry) = self.entry(question.file, question.chunk, now_us) else {
+        let mut set = self.set(question.file, question.chunk);
+        let Some(mut chunk) = set.make((question.file, question.chunk), now_us) else {
             return Direction {
                 from: None,
                 fetch: question.pages,
             };
         };
-        entry.correct(question, now_us, is_live);
-        let (requester, pages) = (question.requester, question.pages);
-        let known = entry.find(requester, pages).copied();
-        entry.release(requester, pages);
-        let own = match known {
-            Some(holder) => {
-                if holder.is_done(now_us) {
-                    // It has not any more what it had.
-                    entry.take(requester, pages);
-                }
-                Own::Wave(holder.wave, holder.parent)
-            }
-            None if question.is_retry && entry.may_have_forgotten(now_us) => Own::Lost,
-            None => Own::Nothing,
-        };
-        let direction = entry.choose(question, own, now_us);
-        entry.note(question, &direction, own, now_us);
+        let (direction, replaced) = chunk.direct(question, now_us, is_live);
+        set.replaced(replaced, now_us);
         direction
     }
 
-    /// Takes the word of a node that its read of `pages` is over, and it has them. What the
-    /// directory does not know it does not learn by this.
-    pub fn done(&mut self, node: NodeId, file: ContentId, chunk: u64, pages: PageSet) {
-        let of = Some((file, chunk));
-        let mut entries = self.group(file, chunk).iter_mut();
-        if let Some(entry) = entries.find(|entry| entry.of == of) {
-            entry.done(node, pages);
-        }
+    /// Takes the word of a node that its read of pages is over, and it has them. What the directory
+    /// does not know it learns by this, if there is room, or that of what the same node has told.
+    pub fn done(&mut self, notice: &Notice, now_us: u64) {
+        let Notice {
+            node, group, pages, ..
+        } = *notice;
+        let mut set = self.set(notice.file, notice.chunk);
+        let replaced = match set.find((notice.file, notice.chunk)) {
+            Some(mut chunk) => match chunk.done(node, pages) {
+                true => None,
+                false => chunk.learn(node, group, pages),
+            },
+            None => {
+                let tag = hints::tag(notice.file, notice.chunk);
+                set.hints.keep(Hint::new(tag, node, group, pages));
+                None
+            }
+        };
+        set.replaced(replaced, now_us);
     }
 
     /// Returns the number of chunks that have an entry.
     pub fn chunks(&self) -> usize {
         count(self.entries.iter().filter(|e| e.of.is_some()))
+    }
+}
+
+/// Returns the part of a group of memory of which each has `len`.
+fn part<T>(memory: &mut [T], group: usize, len: usize) -> &mut [T] {
+    let begin = group.saturating_mul(len).min(memory.len());
+    let end = begin.saturating_add(len).min(memory.len());
+    memory.get_mut(begin..end).unwrap_or_default()
+}
+
+impl Set<'_> {
+    fn chunk(&mut self, way: usize) -> Option<Chunk<'_>> {
+        let number = u8::try_from(way).ok()?;
+        Some(Chunk {
+            entry: self.entries.get_mut(way)?,
+            holders: Holders::of(self.holders, number),
+        })
+    }
+
+    /// Finds the entry of a chunk.
+    fn find(&mut self, of: Place) -> Option<Chunk<'_>> {
+        let way = self.entries.iter().position(|e| e.of == Some(of))?;
+        self.chunk(way)
+    }
+
+    /// Finds the entry of a chunk, or gives it the one whose chunk was asked for least lately.
+    fn make(&mut self, of: Place, now_us: u64) -> Option<Chunk<'_>> {
+        let entries = self.entries.iter().enumerate();
+        let (way, found) = entries.max_by_key(|(_, e)| {
+            let age = u64::MAX.wrapping_sub(e.used_us);
+            (e.of == Some(of), e.of.is_none(), age)
+        })?;
+        if found.of != Some(of) {
+            // Taken first: what makes room leaves a hint itself.
+            let tag = hints::tag(of.0, of.1);
+            let hints = [(); KEPT].map(|()| self.hints.take(tag));
+            self.leave_hint(way, now_us);
+            if let Some(entry) = self.entries.get_mut(way) {
+                *entry = Entry::EMPTY;
+                entry.of = Some(of);
+            }
+            for hint in hints.into_iter().flatten() {
+                let (node, group, pages) = (hint.node, hint.group, hint.pages());
+                let chunk = self.chunk(way);
+                let replaced = chunk.and_then(|mut chunk| chunk.learn(node, group, pages));
+                self.replaced(replaced, now_us);
+            }
+        }
+        let chunk = self.chunk(way)?;
+        chunk.entry.used_us = now_us;
+        Some(chunk)
+    }
+
+    /// Forgets the holders of an entry. A hint remains of the one that has most pages, of equal
+    /// ones the last: more would take the places of what other chunks have left.
+    fn leave_hint(&mut self, way: usize, now_us: u64) {
+        let Some(of) = self.entries.get(way).and_then(|e| e.of) else {
+            return;
+        };
+        let Some(mut chunk) = self.chunk(way) else {
+            return;
+        };
+        let done = chunk.holders.iter().filter(|h| h.is_done(now_us));
+        let best = done.max_by_key(|h| (h.pages.len(), h.order)).copied();
+        chunk.holders.remove(|_| true);
+        if let Some(holder) = best {
+            let (tag, pages) = (hints::tag(of.0, of.1), holder.pages);
+            self.hints
+                .keep(Hint::new(tag, holder.node, holder.group, pages));
+        }
+    }
+
+    /// Takes note that a holder has lost its place.
+    fn replaced(&mut self, holder: Option<Holder>, now_us: u64) {
+        let Some(holder) = holder.filter(|holder| !holder.is_done(now_us)) else {
+            return;
+        };
+        if let Some(entry) = self.entries.get_mut(usize::from(holder.way)) {
+            entry.forgotten_us = Some(now_us);
+        }
     }
 }

@@ -12,7 +12,6 @@ use proto::gfarm::cache::{
     },
     admission::Admission,
     breaker::Breaker,
-    directory::Entry,
     gossip::{
         Gossip,
         BODY_LEN_MAX, //
@@ -37,6 +36,7 @@ use crate::{
     lane::Lane,
     message::Event,
     node::{
+        DirectoryMemory,
         Node,
         Place, //
     },
@@ -150,7 +150,7 @@ impl World {
             admission: Admission::new(self.s.serving, 0),
             waiters: Vec::new(),
             look_ns: 0,
-            directory: vec![Entry::EMPTY; 64],
+            directory: DirectoryMemory::new(self.s.directory_groups),
             members: None,
             poll_ns: u64::MAX,
             plan: plan.into(),
@@ -184,7 +184,21 @@ impl World {
                 let place = |run: u64| (run / 8, PageSet::range((run % 8 * 32) as u8, 32));
                 (runs.map(place).collect(), 2)
             }
+            Pattern::Epochs(epochs) => {
+                let epochs = (0..epochs).flat_map(|epoch| self.share(epoch, index));
+                (epochs.collect(), 2)
+            }
         }
+    }
+
+    /// Returns the chunks that a node reads in an epoch: each is one node's, another one in each
+    /// epoch, in any order.
+    fn share(&self, epoch: u64, index: usize) -> Vec<Place> {
+        let mut rng = fastrand::Rng::with_seed(self.s.seed ^ (epoch + 1) << 32);
+        let mut chunks: Vec<u64> = (0..self.s.chunks).collect();
+        rng.shuffle(&mut chunks);
+        let own = chunks.into_iter().skip(index).step_by(self.s.nodes);
+        own.map(|chunk| (chunk, PageSet::range(0, 256))).collect()
     }
 
     /// Every node knows every other one, or as many as it has room for.

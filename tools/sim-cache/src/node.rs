@@ -20,7 +20,12 @@ use proto::gfarm::cache::{
         PeerLoad, //
     },
     breaker::Breaker,
-    directory::Entry,
+    directory::{
+        Directory,
+        Entry,
+        Hint,
+        Holder, //
+    },
     keep::Keep,
     members::{
         Members,
@@ -99,6 +104,29 @@ impl Default for Contact {
     }
 }
 
+/// The memory of a directory.
+pub(crate) struct DirectoryMemory {
+    entries: Vec<Entry>,
+    holders: Vec<Option<Holder>>,
+    hints: Vec<Option<Hint>>,
+}
+
+impl DirectoryMemory {
+    /// Returns that of so many groups.
+    pub(crate) fn new(groups: usize) -> Self {
+        let (entries, holders, hints) = Directory::GROUP;
+        Self {
+            entries: vec![Entry::EMPTY; groups * entries],
+            holders: vec![None; groups * holders],
+            hints: vec![None; groups * hints],
+        }
+    }
+
+    pub(crate) fn get(&mut self) -> Directory<'_> {
+        Directory::new(&mut self.entries, &mut self.holders, &mut self.hints)
+    }
+}
+
 /// A place in the file that the reader will read.
 pub(crate) type Place = (u64, PageSet);
 
@@ -134,7 +162,7 @@ pub(crate) struct Node {
     pub(crate) waiters: Vec<Waiter>,
     /// When it looks at them next.
     pub(crate) look_ns: u64,
-    pub(crate) directory: Vec<Entry>,
+    pub(crate) directory: DirectoryMemory,
     pub(crate) members: Option<Members<Vec<PeerPlace>>>,
     pub(crate) poll_ns: u64,
     /// What the reader still has to read, and how much at a time.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use proto::gfarm::cache::{
     address::NodeId,
     directory::{
-        Directory,
+        Notice,
         Question, //
     },
     excluded::Reason,
@@ -151,7 +151,7 @@ impl World {
         let node = &mut self.nodes[n];
         let members = node.members.as_ref();
         let is_live = |id| members.is_none_or(|members| members.is_live(id));
-        let direction = Directory::new(&mut node.directory).direct(&question, now_us, is_live);
+        let direction = node.directory.get().direct(&question, now_us, is_live);
         let fetch = direction.fetch;
         match direction.from {
             Some((id, pages)) => Answer::Redirect {
@@ -168,8 +168,15 @@ impl World {
 
     /// A node has told that it has pages.
     pub(crate) fn told_of(&mut self, n: usize, node: NodeId, have: &Have) {
-        let directory = &mut self.nodes[n].directory;
-        Directory::new(directory).done(node, have.id(), have.chunk(), have.pages());
+        let notice = Notice {
+            node,
+            group: self.nodes[self.by_id[&node]].group,
+            file: have.id(),
+            chunk: have.chunk(),
+            pages: have.pages(),
+        };
+        let now_us = self.now_us();
+        self.nodes[n].directory.get().done(&notice, now_us);
     }
 
     fn asked_as_holder(&mut self, n: usize, from: usize, request: Request) {

@@ -29,6 +29,9 @@ pub enum Pattern {
     Random(usize),
     /// Every so-manieth run of 32 pages, each node with another first one, two in flight.
     Strided(u64),
+    /// Each node an equal share of the chunks, in any order, two in flight; then another one, so
+    /// many times in all: as a training does with its data.
+    Epochs(u64),
 }
 
 /// A rule of the cache or of its driver that is left out, to see that the checks find it.
@@ -110,6 +113,8 @@ pub struct Scenario {
     pub decay: f64,
     /// Whether pages are compared with the sums that their holders tell (`cc_verify`).
     pub verifies: bool,
+    /// The directory of a node, in groups of 8 entries.
+    pub directory_groups: usize,
     /// The part of the nodes that have a twentieth of the bandwidth, and answer 50 times as late.
     pub slow: f64,
     /// The number of nodes that do not answer any more when the readers start; the other nodes
@@ -169,6 +174,7 @@ impl Scenario {
             cache_chunks: 0,
             decay: 0.0,
             verifies: true,
+            directory_groups: 8,
             slow: 0.0,
             dead: 0,
             silent: 0,

@@ -34,6 +34,8 @@ pub enum Table {
     Fault,
     /// Nodes in several parts of the network
     Group,
+    /// More chunks than the directories have entries for
+    Directory,
     /// How nodes find each other and lose each other
     Members,
 }
@@ -65,6 +67,7 @@ impl Table {
             Self::Pattern => "Other ways to read",
             Self::Fault => "What goes wrong",
             Self::Group => "Pages that leave a group of nodes",
+            Self::Directory => "More chunks than entries, read twice, each time in another order",
             Self::Members => "Nodes that find each other through one, and lose one",
         }
     }
@@ -87,6 +90,7 @@ impl Table {
             Self::Pattern => pattern(storm),
             Self::Fault => fault(storm),
             Self::Group => group(),
+            Self::Directory => directory(),
             Self::Members => Vec::new(),
         }
     }
@@ -178,6 +182,29 @@ fn fault(s: Scenario) -> Vec<Run> {
             (s.has_notices, s.rewrite_ns) = (false, 15 * MS);
         }),
     ]
+}
+
+fn directory() -> Vec<Run> {
+    let run = |nodes, directory_groups, epochs| {
+        let entries = nodes * directory_groups * 8;
+        let name = format!("{entries} entries for 2048 chunks, {epochs} times");
+        let scenario = Scenario {
+            chunks: 2048,
+            pattern: Pattern::Epochs(epochs),
+            directory_groups,
+            ..Scenario::storm(nodes)
+        };
+        named(name, scenario)
+    };
+    let mut dropped = run(8, 8, 2);
+    dropped
+        .name
+        .push_str(", page caches with room for a quarter of a share");
+    dropped.scenario.cache_chunks = 64;
+    let runs = [(8, 32, 2), (8, 8, 2), (8, 4, 2), (8, 2, 2), (8, 1, 2)];
+    let runs = runs.into_iter().chain([(8, 8, 4), (64, 1, 2), (64, 1, 4)]);
+    let runs = runs.map(|(nodes, groups, epochs)| run(nodes, groups, epochs));
+    runs.chain([dropped]).collect()
 }
 
 fn group() -> Vec<Run> {

@@ -448,3 +448,21 @@ fn more_nodes_than_a_table_has_room_for_cost_copies() {
         assert!(o.gfsd_files < files && o.last_ms < last_ms, "{o:?}");
     }
 }
+
+/// More chunks than all directories have entries for, read once more in another order: most are
+/// found, by what is left of their entries.
+#[test]
+fn a_second_epoch_finds_what_has_no_entry_any_more() {
+    for (seed, nodes) in [(1, 4), (2, 8), (3, 16)] {
+        let s = Scenario {
+            seed,
+            chunks: 2048,
+            pattern: Pattern::Epochs(2),
+            // 64 entries each.
+            directory_groups: 8,
+            ..Scenario::storm(nodes)
+        };
+        let o = sound(&s);
+        assert!(o.gfsd_files <= 1.2, "{nodes} nodes: {o:?}");
+    }
+}

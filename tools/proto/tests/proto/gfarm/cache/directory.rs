@@ -2,6 +2,8 @@
 
 //! The directory of holders.
 
+mod memory;
+
 use std::collections::{
     BTreeMap,
     BTreeSet, //
@@ -22,11 +24,13 @@ use proto::gfarm::{
             Direction,
             Directory,
             Entry,
+            Hint,
+            Holder,
+            Notice,
             Question,
             DONE_US,
             FANOUT,
-            HOLDERS_MAX,
-            WAYS, //
+            HOLDERS_MAX, //
         },
         excluded::{
             Excluded,
@@ -55,15 +59,32 @@ fn all() -> PageSet {
     PageSet::range(0, 256)
 }
 
-struct Owner(Vec<Entry>);
+struct Owner {
+    entries: Vec<Entry>,
+    holders: Vec<Option<Holder>>,
+    hints: Vec<Option<Hint>>,
+}
 
 impl Owner {
     fn new() -> Self {
-        Self(vec![Entry::EMPTY; 16])
+        Self::of(2)
+    }
+
+    fn of(groups: usize) -> Self {
+        let (entries, holders, hints) = Directory::GROUP;
+        Self {
+            entries: vec![Entry::EMPTY; groups * entries],
+            holders: vec![None; groups * holders],
+            hints: vec![None; groups * hints],
+        }
+    }
+
+    fn directory(&mut self) -> Directory<'_> {
+        Directory::new(&mut self.entries, &mut self.holders, &mut self.hints)
     }
 
     fn ask(&mut self, question: &Question<'_>, now_us: u64) -> Direction {
-        let direction = Directory::new(&mut self.0).direct(question, now_us, |_| true);
+        let direction = self.directory().direct(question, now_us, |_| true);
         let given = direction.from.map_or(PageSet::EMPTY, |(_, pages)| pages);
         assert!(given.is_subset(question.pages) && direction.fetch.is_subset(question.pages));
         assert!(given.is_disjoint(direction.fetch));
@@ -98,7 +119,21 @@ impl Owner {
     }
 
     fn done(&mut self, requester: u64, pages: PageSet) {
-        Directory::new(&mut self.0).done(node(requester), FILE, 0, pages);
+        self.told(requester, 0, pages);
+    }
+
+    fn told(&mut self, node: u64, chunk: u64, pages: PageSet) {
+        self.directory().done(&notice(node, chunk, pages), 0);
+    }
+}
+
+fn notice(n: u64, chunk: u64, pages: PageSet) -> Notice {
+    Notice {
+        node: node(n),
+        group: Group::new(1).unwrap(),
+        file: FILE,
+        chunk,
+        pages,
     }
 }
 
@@ -222,7 +257,7 @@ fn a_silent_holder_is_left_to_others() {
     // Nobody knows that it is dead until the members do.
     let question = question(3, all(), &Excluded::NONE);
     let live = |of| of != node(0);
-    let direction = Directory::new(&mut owner.0).direct(&question, 10, live);
+    let direction = owner.directory().direct(&question, 10, live);
     assert_eq!(direction.from, Some((node(1), all())));
 }
 
@@ -292,36 +327,11 @@ fn generations_have_nothing_in_common() {
 }
 
 #[test]
-fn the_chunk_that_was_used_least_lately_makes_room() {
-    let mut entries = vec![Entry::EMPTY; WAYS];
-    let none = Excluded::NONE;
-    let mut ask = |chunk, requester, now_us| {
-        let question = Question {
-            chunk,
-            ..question(requester, all(), &none)
-        };
-        Directory::new(&mut entries).direct(&question, now_us, |_| true)
-    };
-    for chunk in 0..WAYS as u64 {
-        assert_eq!(ask(chunk, 0, chunk).fetch, all());
-    }
-    assert_eq!(ask(0, 1, 100).from, Some((node(0), all())));
-    assert_eq!(ask(99, 0, 101).fetch, all());
-    assert_eq!(
-        ask(0, 2, 102).from,
-        Some((node(0), all())),
-        "was used lately"
-    );
-    assert_eq!(ask(1, 2, 103).from, None, "was replaced");
-    assert_eq!(Directory::new(&mut entries).chunks(), WAYS);
-}
-
-#[test]
 fn without_memory_each_node_fetches() {
-    let question = question(0, all(), &Excluded::NONE);
-    let direction = Directory::new(&mut []).direct(&question, 0, |_| true);
-    assert_eq!((direction.from, direction.fetch), (None, all()));
-    Directory::new(&mut []).done(node(0), FILE, 0, all());
+    let mut owner = Owner::of(0);
+    assert_eq!(owner.whole(0, 0), None);
+    owner.done(0, all());
+    assert_eq!(owner.whole(1, 0), None);
 }
 
 #[test]
