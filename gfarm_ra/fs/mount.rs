@@ -392,6 +392,7 @@ fn node(
         },
         group: Group::new(byte(options.get(Setting::CcGroup))?),
     };
+    let directory_mib = options.get(Setting::CcDirectory);
     let limits = Limits {
         serving: u16::try_from(options.get(Setting::IbNumRrpc)).map_err(|_| EINVAL)?,
         asking: u16::try_from(options.get(Setting::IbNumSrpc)).map_err(|_| EINVAL)?,
@@ -399,7 +400,7 @@ fn node(
         read_us: u64::from(options.get(Setting::CcWaitMs)).saturating_mul(1000),
         rate_bytes: u64::from(options.get(Setting::CcShare)) << 20,
         verify: Verify::new(options.get(Setting::CcVerify)),
-        directory_len_bytes: directory::len_bytes(0, memory::total_bytes()),
+        directory_len_bytes: directory::len_bytes(directory_mib, memory::total_bytes()),
     };
     let pages = Arc::new(CachedPages(active_refs.clone()), GFP_KERNEL)?;
     let mut has_said = false;

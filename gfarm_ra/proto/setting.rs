@@ -57,10 +57,12 @@ pub enum Setting {
     /// Whether pages are compared with their sums: 0, 1 or 2, see
     /// [`Verify`](super::cache::sums::Verify).
     CcVerify = 22,
+    /// The MiB of memory in which a node keeps who has what; 0 for a share of its memory.
+    CcDirectory = 23,
 }
 
 /// The number of settings.
-pub const COUNT: usize = 23;
+pub const COUNT: usize = 24;
 
 impl Setting {
     /// The settings in the order of their numbers.
@@ -88,6 +90,7 @@ impl Setting {
         Self::IbPkey,
         Self::IbTclass,
         Self::CcVerify,
+        Self::CcDirectory,
     ];
 
     /// The descriptors of a mount: a process of gfmd has 1024, the rest of which is
@@ -120,6 +123,7 @@ impl Setting {
             Self::IbPkey => "ib_pkey",
             Self::IbTclass => "ib_tclass",
             Self::CcVerify => "cc_verify",
+            Self::CcDirectory => "cc_directory",
         }
     }
 
@@ -156,6 +160,8 @@ impl Setting {
             Self::CcGroup => 1..=64,
             Self::IbPkey => 1..=0xffff,
             Self::CcVerify => 0..=2,
+            // 1 GiB knows at least 15 million chunks.
+            Self::CcDirectory => 1..=1024,
         }
     }
 
@@ -187,7 +193,8 @@ impl Setting {
             | Self::CcShare
             | Self::CcGroup
             | Self::IbPkey
-            | Self::IbTclass => 0,
+            | Self::IbTclass
+            | Self::CcDirectory => 0,
             Self::CcTimeoutMs => 200,
             Self::CcWaitMs => 5000,
         }
@@ -205,6 +212,7 @@ impl Setting {
             Self::IbQkey => Some("a random one that each mount draws"),
             Self::CcGroup => Some("that of its address"),
             Self::IbPkey => Some("the first one of the port"),
+            Self::CcDirectory => Some("a share of the memory"),
             _ => None,
         }
     }

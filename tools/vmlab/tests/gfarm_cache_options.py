@@ -38,6 +38,7 @@ REFUSED = {
     f"{CC_KEY},cc_timeout_ms=49": "cc_timeout_ms=49 is not in 50..=2000",
     f"{CC_KEY},cc_wait_ms=30001": "cc_wait_ms=30001 is not in 100..=30000",
     f"{CC_KEY},cc_group=65": "cc_group=65 is not in 1..=64, nor 0 for that of its address",
+    f"{CC_KEY},cc_directory=1025": "cc_directory=1025 is not in 1..=1024, nor 0 for a share of the memory",
     f"{CC_KEY},cc_share=1048577": "cc_share=1048577 is not in 0..=1048576",
     f"{CC_KEY},cc_verify=3": "cc_verify=3 is not in 0..=2",
 }
@@ -79,7 +80,7 @@ def test_options_are_in_force_and_shown(vm: Lab) -> None:
     put_random(servers, "many", 8 << 20)
     given = ["ib_devname=rxe0", "ib_port=1", "ib_sl=3", "ib_qkey=4711", "ib_num_rrpc=9", "ib_num_srpc=3", "ib_mtu=512",
              "cc_timeout_ms=80", "cc_wait_ms=700", "cc_share=5", "cc_group=9",
-             "cc_verify=2"]
+             "cc_verify=2", "cc_directory=2"]
     with gfarm_node.node(servers) as mount:
         shown = mount.options
         ok("cc=on" in shown and not any(word.startswith(("ib_", "cc_")) for word in shown), f"{shown}")

@@ -56,7 +56,8 @@ fn all_options_are_understood_and_shown_but_the_key() {
                 reconnect_timeout=0,connections=64,idle_timeout=1,open_files=9,ib_num_rrpc=1,\
                 ib_num_srpc=2,ib_mtu=1024,\
                 ib_gid=3,ib_port=2,ib_sl=4,ib_qkey=5,cc_timeout_ms=50,cc_share=100,\
-                 cc_wait_ms=30000,cc_group=64,ib_pkey=0x8001,ib_tclass=104,cc_verify=0";
+                 cc_wait_ms=30000,cc_group=64,ib_pkey=0x8001,ib_tclass=104,cc_verify=0,\
+                 cc_directory=64";
     let options = parse(text).unwrap();
     assert_eq!(options.key(), Some(&b"gfarm:alice"[..]));
     assert_eq!((options.uid(), options.gid()), (Some(0), Some(100)));
@@ -126,6 +127,7 @@ fn a_mount_is_a_node_if_it_has_a_key_for_it() {
         "cc_share=0",
         "cc_group=0",
         "cc_verify=1",
+        "cc_directory=0",
     ] {
         let said = refused(&format!("user=u,{given}"));
         let name = given.split('=').next().unwrap();
