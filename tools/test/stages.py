@@ -49,6 +49,8 @@ REPEATS = {LONG: 3}
 CASES = 300_000
 # Lives of an array in the long run; a second of one core is about 700.
 LIVES = 2_000_000
+# Nodes of the cache that find each other in the long run: two minutes of one core.
+MEMBERS = 1_000
 # From this memory of the host on there is one lab more.
 LIGHT_MEMORY_MIB = 7_000
 # What the debug kernel is slow for, but not too slow.
@@ -282,6 +284,15 @@ def _lives(out: Output) -> Counts:
     return out.one(f"seglog.{LIVES}-lives", status)
 
 
+def _members(out: Output) -> Counts:
+    """Many nodes of the cooperative cache find each other, and lose one."""
+    environment = cargo.environment() | {"SIM_CACHE_MEMBERS": str(MEMBERS)}
+    status, _ = out.stream([*IDLE, *cargo.command(), "test", "--locked", "--quiet", "--manifest-path",
+                            "tools/Cargo.toml", "--package", "ferrofabric-sim-cache", "--test", "cache",
+                            "many_members"], environment)
+    return out.one(f"sim-cache.{MEMBERS}-members", status)
+
+
 def _fuzz_targets(out: Output) -> Counts:
     """The targets of long fuzzing compile. Their linking needs libFuzzer, which is not made for that."""
     check = [*cargo.command(), "check", "--locked", "--manifest-path", "tools/fuzz/Cargo.toml"]
@@ -444,7 +455,8 @@ def _host(tier: str) -> list[Stage]:
     built = [] if tier == CHECK else [Stage("objects", _objects, (BUILD,)), Stage("native", _native, (BUILD,))]
     more = _more() if tier in (ALL, LONG) else []
     guests = [] if tier == CHECK else [Stage(GUESTS, _guests(tier))]
-    lives = [Stage("crash model of the log", _lives), Stage("properties", _properties)] if tier == LONG else []
+    lives = [Stage("crash model of the log", _lives), Stage("members of the cache", _members),
+             Stage("properties", _properties)] if tier == LONG else []
     # Counts of events, which what runs beside it does not change.
     speed = [Stage("speed", _speed, (BUILD, GUESTS))] if tier in (TEST, ALL) else []
     return [*build, Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),

@@ -257,9 +257,10 @@ impl World {
     }
 
     fn send_hello(&mut self, n: usize, hello: &Outgoing<'_>) {
-        let mut nodes = self.nodes.iter();
-        let to = nodes.position(|node| node.alive && node.address.is_same_place(&hello.to));
-        let Some(to) = to else {
+        let is_there = |node: &Node| node.alive && node.address.is_same_place(&hello.to);
+        let named = hello.node.and_then(|id| self.by_id.get(&id).copied());
+        let named = named.filter(|named| is_there(&self.nodes[*named]));
+        let Some(to) = named.or_else(|| self.nodes.iter().position(is_there)) else {
             self.tally.gossip += 1;
             return;
         };

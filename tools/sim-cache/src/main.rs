@@ -36,6 +36,12 @@ struct Args {
     /// The numbers of nodes, in tables of several
     #[arg(long, value_delimiter = ',', default_values_t = tables::SIZES)]
     nodes: Vec<usize>,
+    /// The numbers of nodes in the table of members
+    #[arg(long, value_delimiter = ',', default_values_t = tables::MEMBERS)]
+    members: Vec<usize>,
+    /// The datagrams that are lost in it, in percent
+    #[arg(long, value_delimiter = ',', default_values_t = tables::LOSSES)]
+    losses: Vec<u32>,
     /// The number of nodes in the other tables
     #[arg(long, default_value_t = 256)]
     size: usize,
@@ -68,7 +74,7 @@ fn run(args: &Args) -> anyhow::Result<(usize, usize)> {
         if *table == Table::Members && args.output == Form::Text {
             // Its figures are others; only the text has them.
             writeln!(out, "\n{}\n\n{}", table.title(), tables::MEMBERS_HEAD)?;
-            for (line, is_ok) in tables::members(args.seed) {
+            for (line, is_ok) in tables::members(&args.members, &args.losses, args.seed) {
                 writeln!(out, "{line}")?;
                 *(if is_ok { &mut passed } else { &mut failed }) += 1;
             }

@@ -2,6 +2,8 @@
 
 //! How long nodes take to find each other, and to notice that one has died.
 
+use proto::gfarm::cache::address::NodeId;
+
 use crate::{
     scenario::{
         Scenario,
@@ -49,24 +51,22 @@ impl World {
         self.now_ns = end_ns;
     }
 
-    /// Counts the living nodes that a living node does not take for living, and the other way
+    /// Returns the living nodes that a living node does not take for living, and the other way
     /// round.
-    fn wrong_views(&self) -> u64 {
+    fn wrong_views(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
         let living = self.nodes.iter().filter(|node| node.alive);
-        let wrong = living.clone().map(|node| {
+        living.flat_map(|node| {
             let members = node.members.as_ref();
             let others = self.nodes.iter().filter(|other| other.id != node.id);
-            let is_wrong = |id, alive| members.is_some_and(|m| m.is_live(id) != alive);
-            others
-                .filter(|other| is_wrong(other.id, other.alive))
-                .count() as u64
-        });
-        wrong.sum()
+            let is_wrong = move |id, alive| members.is_some_and(|m| m.is_live(id) != alive);
+            let wrong = others.filter(move |other| is_wrong(other.id, other.alive));
+            wrong.map(|other| (node.id, other.id))
+        })
     }
 
     fn agree(&mut self) -> Option<u64> {
         let begun_ns = self.now_ns;
-        while self.wrong_views() != 0 {
+        while self.wrong_views().next().is_some() {
             if self.now_ns - begun_ns > LIMIT_NS {
                 return None;
             }
@@ -90,7 +90,7 @@ pub fn membership(nodes: usize, loss: f64, seed: u64) -> Option<Membership> {
     let (before, mut wrong) = (world.tally.gossip, 0);
     for _ in 0..60 {
         world.pass(S);
-        wrong += world.wrong_views();
+        wrong += world.wrong_views().count() as u64;
     }
     let sent = (world.tally.gossip - before) as f64;
     world.agree()?;

@@ -21,6 +21,12 @@ use crate::{
 /// The numbers of nodes.
 pub const SIZES: [usize; 8] = [1, 2, 4, 8, 64, 256, 1000, 2000];
 
+/// The numbers of nodes of [`Table::Members`].
+pub const MEMBERS: [usize; 3] = [16, 64, 256];
+
+/// The parts of all datagrams that are lost in it, in percent.
+pub const LOSSES: [u32; 3] = [0, 1, 5];
+
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Table {
@@ -250,13 +256,17 @@ fn group() -> Vec<Run> {
     runs
 }
 
-/// Returns the lines of [`Table::Members`], and whether all nodes have agreed.
-pub fn members(seed: u64) -> impl Iterator<Item = (String, bool)> {
-    let runs = [16, 64, 256]
-        .into_iter()
-        .flat_map(|n| [0.0, 0.01, 0.05].map(|loss| (n, loss)));
-    runs.map(move |(nodes, loss)| {
-        let percent = loss * 100.0;
+/// Returns the lines of [`Table::Members`], for each of these losses in percent, and whether all
+/// nodes have agreed.
+pub fn members<'a>(
+    sizes: &'a [usize],
+    losses: &'a [u32],
+    seed: u64,
+) -> impl Iterator<Item = (String, bool)> + 'a {
+    let sizes = sizes.iter();
+    let runs = sizes.flat_map(|n| losses.iter().map(|percent| (*n, *percent)));
+    runs.map(move |(nodes, percent)| {
+        let loss = f64::from(percent) / 100.0;
         let Some(m) = membership(nodes, loss, seed) else {
             return (
                 format!("not ok {nodes} nodes, {percent} % lost: no agreement"),

@@ -4,6 +4,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::env;
+
 use sim_cache::{
     membership,
     run,
@@ -31,9 +33,9 @@ fn one_copy_leaves_the_file_servers() {
         let o = sound(&Scenario::storm(nodes));
         assert_eq!(o.readers, nodes);
         assert!(o.gfsd_files <= 1.1, "{nodes} nodes: {o:?}");
-        assert!(o.last_ms < 1.5 * alone.last_ms, "{nodes} nodes: {o:?}");
+        assert!(o.last_ms < 1.4 * alone.last_ms, "{nodes} nodes: {o:?}");
         // Two levels of owners with a fan-out of 2 each.
-        assert!(o.hottest_files < 5.0, "{nodes} nodes: {o:?}");
+        assert!(o.hottest_files < 4.8, "{nodes} nodes: {o:?}");
         assert_eq!((o.overruns, o.timeouts), (0, 0), "{nodes} nodes: {o:?}");
     }
 }
@@ -139,12 +141,12 @@ fn lost_datagrams_cost_time_and_few_copies() {
         };
         let o = sound(&s);
         assert!(
-            o.gfsd_files <= 1.1 && o.p99_ms < 200.0,
+            o.gfsd_files <= 1.1 && o.p99_ms < 135.0,
             "seed {seed}: {o:?}"
         );
         let o = sound(&Scenario { loss: 0.05, ..s });
         assert!(
-            o.gfsd_files <= 1.15 && o.p99_ms < 400.0,
+            o.gfsd_files <= 1.15 && o.p99_ms < 265.0,
             "seed {seed}: {o:?}"
         );
         let of_8 = Scenario { nodes: 8, ..s };
@@ -164,7 +166,7 @@ fn fragments_that_are_late_or_come_twice_cost_no_copy() {
         };
         let o = sound(&s);
         assert!(o.late > 0 && o.discarded > 0, "seed {seed}: {o:?}");
-        assert!(o.gfsd_files <= 1.1 && o.p99_ms < 50.0, "seed {seed}: {o:?}");
+        assert!(o.gfsd_files <= 1.1 && o.p99_ms < 3.5, "seed {seed}: {o:?}");
     }
 }
 
@@ -188,7 +190,7 @@ fn dead_and_silent_nodes_are_gone_around() {
         let o = sound(&Scenario { dead: 6, ..s });
         assert_eq!(o.readers, 58);
         assert!(
-            o.gfsd_files <= 3.0 && o.last_ms < 1500.0,
+            o.gfsd_files <= 1.3 && o.last_ms < 1300.0,
             "seed {seed}: {o:?}"
         );
         let o = sound(&Scenario { silent: 1, ..s });
@@ -288,7 +290,7 @@ fn nodes_come_and_go_under_load() {
             ..Scenario::storm(64)
         };
         let o = sound(&s);
-        assert!(o.readers > 60 && o.gfsd_files < 8.0, "seed {seed}: {o:?}");
+        assert!(o.readers > 60 && o.gfsd_files < 3.1, "seed {seed}: {o:?}");
     }
 }
 
@@ -425,14 +427,35 @@ fn a_seed_is_the_same_run_each_time() {
 
 #[test]
 fn members_find_and_lose_each_other() {
-    for (loss, joined_ms, noticed_ms) in [(0.0, 2_000, 10_000), (0.05, 6_000, 20_000)] {
-        let m = membership(32, loss, 1).unwrap();
-        assert!(
-            m.joined_ms < joined_ms && m.noticed_ms < noticed_ms,
-            "{loss}: {m:?}"
-        );
-        assert!(m.datagrams_per_s < 3.0, "{loss}: {m:?}");
+    for seed in 1..4 {
+        for (loss, joined_ms, noticed_ms) in [(0.0, 340, 8_200), (0.05, 940, 6_900)] {
+            let m = membership(32, loss, seed).unwrap();
+            assert!(
+                m.joined_ms < joined_ms && m.noticed_ms < noticed_ms,
+                "{loss}: {m:?}"
+            );
+            assert!(m.datagrams_per_s < 2.8, "{loss}: {m:?}");
+        }
     }
+}
+
+/// Many nodes that begin at once, through one: `SIM_CACHE_MEMBERS` of them in the long run.
+#[test]
+fn many_members_find_and_lose_each_other() {
+    let nodes = env::var("SIM_CACHE_MEMBERS").map_or(128, |nodes| nodes.parse().unwrap());
+    let m = membership(nodes, 0.01, 1).unwrap();
+    eprintln!("{nodes} nodes: {m:?}");
+    let (joined_ms, noticed_ms) = match nodes {
+        ..=128 => (1_010, 7_300),
+        // Of 1,000: most begin when the node that all know has receives for them.
+        _ => (7_400, 118_000),
+    };
+    assert!(
+        m.joined_ms < joined_ms && m.noticed_ms < noticed_ms,
+        "{m:?}"
+    );
+    assert!(m.joined_datagrams < 2 * nodes as u64, "{m:?}");
+    assert!(m.datagrams_per_s < 2.8 && m.wrong_ppm < 10.0, "{m:?}");
 }
 
 /// Nodes that have room for some of the others know different ones: it costs copies and time, and
