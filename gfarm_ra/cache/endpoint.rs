@@ -239,8 +239,10 @@ impl<I: Incoming> Endpoint<I> {
             receives,
         };
         let qp = Qp::datagram(&pd, (&cq, &cq), &config, &found.port(), public)?;
-        // Room for any datagram: one that is too long for its receive may stop a queue pair.
-        let whole_bytes = GRH_LEN.saturating_add(found.mtu_bytes);
+        // Room for any datagram: one that is too long for its receive may stop a queue pair. And
+        // for any message, which is read whole, also on a port whose datagrams are shorter.
+        // CAST: A few messages of 1 KiB.
+        let whole_bytes = (GRH_LEN.saturating_add(found.mtu_bytes)).max(WHOLE_LEN as u32);
         let ring = RecvRing::new(&qp, receives, BATCH, whole_bytes)?;
         qp.handler().ring.populate(ring);
         if let Some(ring) = qp.handler().ring.as_ref() {
