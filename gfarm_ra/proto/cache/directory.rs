@@ -272,7 +272,7 @@ impl Set<'_> {
 
     /// Finds the entry of a chunk, or gives it the one whose chunk was asked for least lately.
     fn make(&mut self, of: Place, now_us: u64) -> Option<Chunk<'_>> {
-        let entries = self.entries.iter().enumerate();
+        let entries = (0usize..).zip(self.entries.iter());
         let (way, found) = entries.max_by_key(|(_, e)| {
             let age = u64::MAX.wrapping_sub(e.used_us);
             (e.of == Some(of), e.of.is_none(), age)

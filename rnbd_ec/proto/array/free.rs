@@ -72,7 +72,8 @@ impl<M: Memory> Array<M> {
         let now = Some((durable, self.start.generation));
         if self.free.least < wanted && self.free.counted_at != now {
             let with = (&self.start, &self.layout);
-            self.free.least = self.segments.all_free((end, durable), with).count();
+            let all = self.segments.all_free((end, durable), with);
+            self.free.least = all.fold(0, |count: usize, _| count.saturating_add(1));
             self.free.counted_at = now;
         }
         self.free.least >= wanted

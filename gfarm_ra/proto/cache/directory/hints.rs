@@ -36,9 +36,10 @@ pub struct Hint {
 impl Hint {
     /// Makes a hint of a chunk with this tag.
     pub(super) fn new(tag: u32, node: NodeId, group: Group, pages: PageSet) -> Self {
-        let runs = pages.iter().fold(0u16, |runs, page| {
-            runs | 1u16.wrapping_shl(u32::from(page / RUN))
-        });
+        let mut runs = 0u16;
+        for page in pages.iter() {
+            runs |= 1u16.wrapping_shl(u32::from(page / RUN));
+        }
         Self {
             node,
             tag,
@@ -100,7 +101,8 @@ impl Hints<'_> {
     fn victim(&self) -> Option<usize> {
         let of = |node: NodeId| count(self.0.iter().flatten().filter(|hint| hint.is_of(node)));
         let has_many = |hint: &Option<Hint>| hint.is_some_and(|hint| of(hint.node) > HINT_SHARE);
-        let oldest = self.0.iter().rposition(has_many);
+        let mut from_the_oldest = (0..self.0.len()).rev();
+        let oldest = from_the_oldest.find(|place| self.0.get(*place).is_some_and(has_many));
         oldest.or_else(|| self.0.len().checked_sub(1))
     }
 
