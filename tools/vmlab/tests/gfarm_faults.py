@@ -265,7 +265,7 @@ def test_a_listing_does_not_wait_for_the_gfsd_of_a_file(vm: Lab) -> None:
         until(lambda: gfarm.machine.exists("/run/waits"), 20, "the file is open")
         stopped = gfarm.run(f"python3 -I -S /run/stop.py {server}").split()
         gfarm.run(f"head -c 100000 /dev/urandom > {folder}/blocked0; touch /run/go; sleep 2")
-        eq(gfarm.run(f"timeout -s KILL 20 ls {mount.at}"), "blocked0\n", "a listing")
+        ok("blocked0" in gfarm.run(f"timeout -s KILL 20 ls {mount.at}").split(), "the file is not in a listing")
         gfarm.run(f"kill -CONT {' '.join(stopped)}")
         job.wait(200)
 
