@@ -27,7 +27,8 @@ fn have(spot: &Spot, members: Members) -> bool {
 
 impl Asking {
     /// Returns those of the members that have a record which are asked for it. `full` are those
-    /// that owe as many answers as they may.
+    /// that owe as many answers as they may: the caller waits for room if it cannot do without
+    /// them.
     pub fn ask(&mut self, spot: &Spot, usable: Members, full: Members) -> Members {
         if self.waits_for_all {
             return usable;
@@ -36,13 +37,18 @@ impl Asking {
         if have(spot, others) {
             return others;
         }
+        let quick = usable.minus(self.slow);
+        if have(spot, quick) {
+            // They have too much to do, but not for long.
+            return quick;
+        }
         // Were one that is slow not waited for, each round would be given up as the one before.
         self.waits_for_all = !usable.and(self.slow).is_empty();
         usable
     }
 
-    /// Members of `usable` have not answered for too long; whether others are asked instead of
-    /// them.
+    /// Members have not answered for too long; whether others of `usable`, all that have the
+    /// record, are asked instead of them.
     pub fn hedge(&mut self, spot: &Spot, usable: Members, late: Members) -> bool {
         let has_other = !self.waits_for_all && have(spot, usable.minus(late));
         if has_other {

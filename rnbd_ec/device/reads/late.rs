@@ -55,8 +55,10 @@ impl Engine {
             if !is_late || piece.is_given_up {
                 continue;
             }
+            // Also those that were left out when it was asked for, as they had too much to do.
+            let usable = self.array.usable(found.spot.segment);
             let asking = self.reads.reading(tag).map(|reading| &mut reading.asking);
-            if asking.is_some_and(|asking| asking.hedge(&found.spot, found.usable, pending)) {
+            if asking.is_some_and(|asking| asking.hedge(&found.spot, usable, pending)) {
                 core.stats.add(Stat::HedgedReads, 1);
                 self.give_up(core, number);
             }

@@ -60,6 +60,26 @@ fn those_that_are_slow_or_full_are_left_alone_if_others_have_it() {
     }
 }
 
+/// Full is a matter of milliseconds, and slow of the whole request.
+#[test]
+fn those_that_are_full_are_waited_for_and_not_those_that_are_slow() {
+    let (all, one) = (Members::ALL, Members::of(0));
+    for copy in [None, MIRROR] {
+        let spot = spot(copy);
+        for full in [all, Members::of(1), all.minus(one)] {
+            let mut asking = Asking::default();
+            assert!(asking.hedge(&spot, all, one));
+            assert!(!asking.ask(&spot, all, full).contains(0), "{copy:?} {full:?}");
+            assert_eq!(asking.ask(&spot, all, Members::NONE), all.minus(one));
+        }
+        // One that was full when it was to be asked is asked when another is late.
+        let mut asking = Asking::default();
+        let asked = asking.ask(&spot, all, one);
+        assert!(!asked.contains(0) && asking.hedge(&spot, all, Members::of(1)));
+        assert!(asking.ask(&spot, all, Members::NONE).contains(0));
+    }
+}
+
 #[test]
 fn what_no_other_has_is_waited_for() {
     for copy in [None, MIRROR] {
@@ -84,7 +104,7 @@ fn members_that_are_well_and_slow_are_waited_for_in_the_end() {
                 loop {
                     let asked = asking.ask(&spot, usable, full);
                     let late = first_way(&spot, asked);
-                    if late.is_empty() || !asking.hedge(&spot, asked, late) {
+                    if late.is_empty() || !asking.hedge(&spot, usable, late) {
                         break;
                     }
                     rounds += 1;
