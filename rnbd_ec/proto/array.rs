@@ -18,6 +18,7 @@ mod room;
 
 use seglog::{
     batch::Head,
+    collect::Purpose,
     epoch::Epoch,
     layout::Layout,
     log::{
@@ -132,6 +133,7 @@ pub trait Actions {
 struct Batch {
     head: Head,
     records: usize,
+    purpose: Purpose,
 }
 
 /// An array that is open.

@@ -55,8 +55,9 @@ impl<M: Memory> Array<M> {
     /// Returns an empty batch, to be filled and begun before the lock is left. It ends with the
     /// segment that is written; if `begins_segment` it may be longer, and then begins the next one.
     ///
-    /// While a segment is collected, writes leave a slot: the engine begins them in the run that
-    /// has freed it, and who collects gets the lock between runs only.
+    /// While a segment is collected, writes leave a slot, unless a batch of who collects is in
+    /// flight: the engine begins them in the run that has freed it, and who collects gets the lock
+    /// between runs only.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl<M: Memory> Array<M> {
         let slots = self.batches.iter();
         let free = slots.filter(|batch| batch.is_none()).count();
         let left = match purpose {
-            Purpose::Write | Purpose::Reserved => usize::from(self.collecting.is_some()),
+            Purpose::Write | Purpose::Reserved => self.slots_of_who_collects(),
             Purpose::Collect => 0,
         };
         if free <= left {
@@ -87,6 +88,13 @@ impl<M: Memory> Array<M> {
             &self.layout,
             units_of_batch(&self.layout, left),
         ))
+    }
+
+    /// Returns the slots that writes leave to who collects: one, if it has none.
+    fn slots_of_who_collects(&self) -> usize {
+        let is_moved = |batch: &Batch| batch.purpose == Purpose::Collect;
+        let has_one = self.batches.iter().flatten().any(is_moved);
+        usize::from(self.collecting.is_some() && !has_one)
     }
 
     fn free_slot(&self) -> Option<usize> {
@@ -149,7 +157,11 @@ impl<M: Memory> Array<M> {
         }
         let records = packing.records();
         if let Some(batch) = self.batches.get_mut(slot) {
-            *batch = Some(Batch { head, records });
+            *batch = Some(Batch {
+                head,
+                records,
+                purpose,
+            });
         }
         let (bytes, _) = head.bytes(self.tag, crc);
         Ok(Begun {
