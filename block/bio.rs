@@ -248,7 +248,8 @@ impl<D: BioData> Bio<D> {
         if len_bytes == 0 || end > pages.len_bytes() {
             return Err(EINVAL);
         }
-        if self.has_data {
+        // The length counts what the pieces have: it must not have been set.
+        if self.has_data || self.len_bytes != 0 {
             return Err(ENOSPC);
         }
         // SAFETY: The page structures of contiguous memory are contiguous; the offset is inside.
