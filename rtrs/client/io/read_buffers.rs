@@ -136,7 +136,7 @@ impl ReadBlocks {
         let mut blocks = KVVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
             let pages = Arc::new(PageBlock::new(order)?, GFP_KERNEL)?;
-            let mapping = PageMapping::new(pd, pages, DmaDirection::FromDevice)?;
+            let mapping = PageMapping::new(pd, pages, DmaDirection::Bidirectional)?;
             blocks.push(mapping, GFP_KERNEL)?;
         }
         let mut regions = KVVec::with_capacity(count.div_ceil(per_region.get()), GFP_KERNEL)?;

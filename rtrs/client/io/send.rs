@@ -123,11 +123,12 @@ impl<'a> Outgoing<'a> {
         &self,
         mut held: Held<'_, InFlight>,
         data_len: u32,
-        transfer: T,
+        mut transfer: T,
     ) -> Result<(), Rejected<T>> {
-        if transfer.tail_len() != 0 {
+        let spoil_len = transfer.spoil_len();
+        if spoil_len != 0 {
             if let Some(buffer) = &held.buffer {
-                buffer.spoil_end(data_len, transfer.tail_len());
+                buffer.spoil_end(data_len, spoil_len);
             }
         }
         let mut space = WrBuffer::new();

@@ -146,6 +146,7 @@ pub(crate) type Mapped<'a> = Option<&'a RequestTable>;
 /// The operations of a [`Transfer`] by its type.
 struct Ops {
     data_len: fn(&mut AnyTransfer) -> u32,
+    tail_len: fn(&mut AnyTransfer) -> u32,
     sg: fn(&mut AnyTransfer) -> Result<&mut SgList>,
     copied: fn(AnyTransfer, Held<'_, InFlight>),
     done: fn(AnyTransfer, Mapped<'_>, Result),
@@ -161,6 +162,7 @@ trait HasKind: Transfer {
 impl<T: Transfer> HasKind for T {
     const KIND: &'static Kind<T, Ops> = &Kind::new(Ops {
         data_len: |any| any.0.downcast_mut(T::KIND).map_or(0, |any| any.data_len()),
+        tail_len: |any| any.0.downcast_mut(T::KIND).map_or(0, |any| any.tail_len()),
         sg: |any| {
             let transfer = any.0.downcast_mut(T::KIND).ok_or(EIO)?;
             transfer.fill_sg()?;
@@ -257,6 +259,9 @@ pub(crate) trait Outbound: Sized {
         0
     }
 
+    /// Returns how many of the last bytes of a read must not be those of a read before.
+    fn spoil_len(&mut self) -> u32;
+
     /// Erases the type.
     fn forget_type(self) -> AnyTransfer;
 }
@@ -295,6 +300,11 @@ impl<T: Transfer> Outbound for Known<T> {
     }
 
     #[inline(always)]
+    fn spoil_len(&mut self) -> u32 {
+        self.transfer.tail_len()
+    }
+
+    #[inline(always)]
     fn forget_type(self) -> AnyTransfer {
         AnyTransfer::new(self.transfer)
     }
@@ -307,6 +317,10 @@ impl Outbound for AnyTransfer {
 
     fn sg(&mut self) -> Result<&mut SgList> {
         (self.0.ops().sg)(self)
+    }
+
+    fn spoil_len(&mut self) -> u32 {
+        (self.0.ops().tail_len)(self)
     }
 
     fn forget_type(self) -> AnyTransfer {
