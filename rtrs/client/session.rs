@@ -236,6 +236,7 @@ impl Session {
         let last_path = PerCpu::new()?;
         let given_up = KVec::from_elem(None, PATHS_MAX, GFP_KERNEL)?;
         let admin_ids = Arc::pin_init(AdminIds::new(), GFP_KERNEL)?;
+        let messages_given_up = GivenUp::new()?;
         let port = match param.port {
             0 => DEFAULT_PORT,
             port => port,
@@ -268,7 +269,7 @@ impl Session {
                 reopen <- new_delayed_work!("Session::reopen"),
                 give_up <- new_delayed_work!("Session::give_up"),
                 admin_ids,
-                given_up <- GivenUp::new(),
+                given_up <- messages_given_up,
                 files <- new_mutex!(None),
             }),
             GFP_KERNEL,

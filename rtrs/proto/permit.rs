@@ -8,7 +8,7 @@
 use core::ops::Range;
 
 /// The maximum number of ids for admin messages.
-const ADMIN_MAX: u16 = 8;
+pub const ADMIN_MAX: u16 = 8;
 
 /// A kind of admin messages, by what the answer may wait for at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

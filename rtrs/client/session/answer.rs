@@ -18,6 +18,7 @@ use kernel_ext::{
         IrqLock, //
     }, //
 };
+use rtrs_core::proto::permit::ADMIN_MAX;
 
 /// The answer of a message, which the sender waits for.
 #[pin_data]
@@ -70,11 +71,13 @@ pub(crate) struct GivenUp {
 }
 
 impl GivenUp {
-    /// Returns an empty list.
-    pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            list <- new_mutex!(KVec::new(), "GivenUp::list"),
-        })
+    /// Returns an empty list. Nothing is allocated later with it locked: a task that connects, and
+    /// without which no memory may be freed, takes the lock, too.
+    pub(super) fn new() -> Result<impl PinInit<Self>> {
+        let list = KVec::with_capacity(ADMIN_MAX.into(), GFP_KERNEL)?;
+        Ok(pin_init!(Self {
+            list <- new_mutex!(list, "GivenUp::list"),
+        }))
     }
 
     /// Adds a message whose sender gives up, unless it has ended. Without memory for that it is
@@ -88,8 +91,12 @@ impl GivenUp {
             return;
         }
         let mut list = self.list.lock();
-        list.retain(|(_, answer)| !answer.has_ended());
-        let _ = list.push((bytes, answer.clone()), GFP_KERNEL);
+        let ended = list.iter().position(|(_, answer)| answer.has_ended());
+        let ended = ended.and_then(|index| list.remove(index).ok());
+        // There are as many places as ids, and each that is under way has an id.
+        let full = list.push_within_capacity((bytes, answer.clone()));
+        drop(list);
+        drop((ended, full));
     }
 
     /// Waits until none of these bytes is under way, at most `timeout_ms`: the server would answer
