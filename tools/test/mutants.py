@@ -22,10 +22,10 @@ EXCEPTIONS = pathlib.Path(__file__).with_name("mutants.toml")
 FOLDERS = ("Documentation", "chunk4k", "common", "kernel_ext/sync", "rdma/proto", "rtrs/proto", "rnbd/proto",
            "rnbd/sidecar", "gfarm_ra/proto", "samples/crc32_umr/proto", "samples/gga_halfblock", "test_device/proto",
            "tools/chunk4kfsck", "tools/ec", "tools/fuzz", "tools/gga-halfblock", "tools/history", "tools/loom",
-           "tools/mount", "tools/pi-sidecar", "tools/proto", "rnbd_ec/proto", "seglog", "tools/replay", "tools/rnbd-ec",
-           "tools/seglog", "tools/sim", "tools/sim-cache")
+           "tools/mount", "tools/pi-sidecar", "tools/proto", "rioc/proto", "rnbd_ec/proto", "seglog", "tools/replay",
+           "tools/rioc", "tools/rnbd-ec", "tools/seglog", "tools/sim", "tools/sim-cache")
 FILES = ("rdma/proto.rs", "rtrs/proto.rs", "rnbd/proto.rs", "rnbd/sidecar.rs", "gfarm_ra/proto.rs",
-         "rnbd_ec/proto.rs", "samples/crc32_umr/proto.rs", "test_device/proto.rs")
+         "rioc/proto.rs", "rnbd_ec/proto.rs", "samples/crc32_umr/proto.rs", "test_device/proto.rs")
 # Files of which each survivor was judged; the others may have survivors that were not.
 EXAMINED = ("rnbd/proto/cache.rs", "rnbd/proto/io_state.rs", "rnbd/proto/admin_lock.rs", "rtrs/proto/availability.rs",
             "rtrs/proto/failover.rs", "rtrs/proto/invalidation.rs", "rtrs/proto/recovery.rs", "rtrs/proto/timeouts.rs")

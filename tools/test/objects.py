@@ -12,7 +12,8 @@ import tempfile
 
 # The folders of the modules' sources.
 SOURCES = ("chunk4k", "common", "kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd",
-           "rnbd_ec", "seglog", "samples", "samples/crc32_umr", "selftest", "verbs_provider", "test_device")
+           "rioc", "rnbd_ec", "seglog", "samples", "samples/crc32_umr", "selftest", "verbs_provider",
+           "test_device")
 
 
 # Functions of core that end in a panic, as relocations name them.

@@ -19,8 +19,8 @@ _NO_FIRST_WORD = re.compile(
     re.I)
 # Folders whose documentation comments all begin so: those of kernel code. samples/gga_halfblock has help texts among
 # its own, which it prints.
-FIRST_WORD_FOLDERS = ("block", "chunk4k", "common", "gfarm_ra", "kernel_ext", "net", "rdma", "rnbd", "rnbd_ec", "rtrs",
-                      "samples/crc32_umr", "seglog", "selftest", "test_device", "verbs_provider")
+FIRST_WORD_FOLDERS = ("block", "chunk4k", "common", "gfarm_ra", "kernel_ext", "net", "rdma", "rioc", "rnbd", "rnbd_ec",
+                      "rtrs", "samples/crc32_umr", "seglog", "selftest", "test_device", "verbs_provider")
 _DOCUMENTATION = re.compile(r" *(///(?!/)|//!)")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Documentation")
 _QUOTED = re.compile(r"`[^`]*`")

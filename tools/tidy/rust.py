@@ -16,8 +16,8 @@ UNSAFE_PROMISES = {
     ("selftest/rdma/region.rs", "unsafe impl Unmapper for Unregistered<'_> {"),
     ("test_device/device/provider.rs", "unsafe impl Provider for TestDevice {"),
 }
-KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "chunk4k", "common", "gfarm_ra", "rtrs", "rnbd", "rnbd_ec", "samples",
-                  "seglog", "selftest", "test_device")
+KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "chunk4k", "common", "gfarm_ra", "rioc", "rtrs", "rnbd", "rnbd_ec",
+                  "samples", "seglog", "selftest", "test_device")
 _LAZY = re.compile(r"SAFETY: *(ffi|valid pointer|trivial|obvious|safe|ok|fine)\b[ .,]*$", re.I)
 
 
@@ -144,8 +144,9 @@ def guards_are_made_lazily(sources: list[Source]) -> list[str]:
     return found
 
 
-# Programs whose work is what a pure folder offers.
-_PROGRAMS = ("tools/chunk4kfsck/src", "tools/pi-sidecar/src", "tools/rnbd-ec/src", "tools/seglog/tests/crash")
+# Programs whose work is what a pure folder offers, and what stands for the modules that rioc does not have yet.
+_PROGRAMS = ("tools/chunk4kfsck/src", "tools/pi-sidecar/src", "tools/rioc/tests", "tools/rnbd-ec/src",
+             "tools/seglog/tests/crash")
 # Public for tests and the simulation, which look at a decision's parts.
 _LOOKED_AT = {"io_ids"}
 

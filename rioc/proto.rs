@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An object cache over RDMA, as pure code: what a message means, where the bytes of an object are,
+//! who may use them, and what a log has to keep of it.
+//!
+//! As in `ferro_proto` there is no `unsafe`, no kernel type, no allocation, no lock, no clock, no
+//! log and no panic. Memory for tables is given at set-up.
+//!
+//! | Module | What |
+//! |---|---|
+//! | [`span`] | names of objects, bytes and blocks of them |
+//! | [`wire`] | layouts of messages |
+//! | [`message`] | requests of clients |
+//! | [`answer`] | answers of the server |
+//! | [`ticket`] | operations that are sent again |
+//!
+//! `Documentation/decisions/0035-an-object-is-slots.md` has the reasons.
+
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod message;
+pub mod span;
+pub mod ticket;
+pub mod wire;

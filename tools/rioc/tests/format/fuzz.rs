@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What must hold for any bytes at all: a million cases of each second that is spent on them, from
+//! the same seed each time.
+
+use std::time::{
+    Duration,
+    Instant, //
+};
+
+use rioc::proto::{
+    answer::{
+        Attached,
+        Listed,
+        ReadHead,
+        Short, //
+    },
+    message::{
+        Direction,
+        Message,
+        Operation, //
+    },
+    span::{
+        Span,
+        OBJECT_BYTES_MAX, //
+    },
+    wire, //
+};
+use zerocopy::IntoBytes;
+
+use crate::{
+    random::Random,
+    vectors::messages, //
+};
+
+const CASES: usize = 1_000_000;
+/// A host that is busy ends earlier.
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Runs cases until there are enough, or the time is over.
+fn cases(mut case: impl FnMut()) {
+    let begun = Instant::now();
+    for number in 0..CASES {
+        if number % 4096 == 0 && begun.elapsed() > TIME_MAX {
+            println!("{number} cases");
+            return;
+        }
+        case();
+    }
+}
+
+/// Changes some fields, or bytes, or the length.
+fn damage(bytes: &mut Vec<u8>, fields: &[(usize, usize)], random: &mut Random) {
+    for _ in 0..=random.below(3) {
+        match random.below(8) {
+            0 => bytes.truncate(random.below(bytes.len() + 1)),
+            1 => bytes.extend(random.next().to_le_bytes()),
+            2 => {
+                let at = random.below(bytes.len().max(1));
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            _ => {
+                let (at, len) = fields[random.below(fields.len())];
+                if let Some(field) = bytes.get_mut(at..at + len) {
+                    field.copy_from_slice(&random.number().to_le_bytes()[..len]);
+                }
+            }
+        }
+    }
+}
+
+fn is_span(span: &Span) -> bool {
+    span.bytes() > 0 && span.end() <= OBJECT_BYTES_MAX
+}
+
+/// A message that is taken keeps its promises, and has no other bytes than these.
+fn judge(message: &Message<'_>, bytes: &[u8]) {
+    let mut again = [0; wire::REQUEST_BYTES_MAX];
+    let len = message.write(&mut again).unwrap();
+    match message.operation {
+        Operation::Read { span, .. } => assert!(is_span(&span) && span.is_io()),
+        Operation::Write { span, sums, .. } => {
+            assert!(is_span(&span) && span.is_io());
+            assert_eq!(sums.iter().count(), span.block_count() as usize);
+        }
+        Operation::Copy { span, offset, .. } => {
+            assert!(is_span(&span) && is_span(&span.moved_to(offset).unwrap()));
+        }
+        Operation::Truncate { size, .. } => assert!(size <= OBJECT_BYTES_MAX),
+        // All behind an offset can be said in two ways.
+        Operation::Flush { span, .. } | Operation::Lease { span, .. } => {
+            assert!(is_span(&span));
+            if span.end() == OBJECT_BYTES_MAX {
+                return;
+            }
+        }
+        Operation::Attach { store } => {
+            assert!((1..=32).contains(&store.len()) && !store.contains(&0));
+        }
+        _ => (),
+    }
+    assert_eq!(again[..len], *bytes);
+}
+
+#[test]
+fn a_message_is_refused_or_keeps_its_promises() {
+    const FIELDS: [(usize, usize); 11] = [
+        (0, 1),
+        (1, 1),
+        (2, 2),
+        (4, 4),
+        (8, 8),
+        (16, 8),
+        (24, 8),
+        (32, 8),
+        (40, 8),
+        (48, 8),
+        (64, 8),
+    ];
+    let all: Vec<_> = messages()
+        .into_iter()
+        .map(|(message, direction, _)| {
+            let mut bytes = vec![0; wire::REQUEST_BYTES_MAX];
+            let len = message.write(&mut bytes).unwrap();
+            bytes.truncate(len);
+            (bytes, direction, message.operation.data_bytes())
+        })
+        .collect();
+    let (mut random, mut taken) = (Random::new(1), 0);
+    cases(|| {
+        let (mut bytes, mut direction, mut data) = all[random.below(all.len())].clone();
+        damage(&mut bytes, &FIELDS, &mut random);
+        match random.below(8) {
+            0 => data = random.number() as u32,
+            1 => direction = Direction::Read,
+            _ => (),
+        }
+        match Message::parse(&bytes, (direction, data)) {
+            Ok(message) => {
+                judge(&message, &bytes);
+                assert_eq!(message.operation.data_bytes(), data);
+                taken += 1;
+            }
+            Err(malformed) => assert!(malformed.errno().get() > 0),
+        }
+    });
+    assert!(taken > 1000);
+}
+
+#[test]
+fn an_answer_is_refused_or_keeps_its_promises() {
+    const FIELDS: [(usize, usize); 8] = [
+        (0, 1),
+        (1, 1),
+        (2, 2),
+        (4, 4),
+        (8, 8),
+        (16, 8),
+        (24, 8),
+        (40, 8),
+    ];
+    let asked = Span::new(4095, 8194).unwrap();
+    let head = ReadHead {
+        bytes: 8194,
+        size: 20_000,
+        sums: [0; wire::READ_SUMS],
+    };
+    let attached = Attached {
+        is_durable: true,
+        has_backing: false,
+        io_bytes_max: 4096,
+        boot: 1,
+        client: 1,
+    };
+    let listed = Listed {
+        count: 2,
+        next: None,
+    };
+    let mut list = listed.to_wire().as_bytes().to_vec();
+    list.extend([7; 48]);
+    let short = Short::default().to_wire(wire::STAT);
+    let all = [
+        head.to_wire(&asked).as_bytes().to_vec(),
+        attached.to_wire().as_bytes().to_vec(),
+        short.as_bytes().to_vec(),
+        list,
+    ];
+    let mut random = Random::new(2);
+    cases(|| {
+        let mut bytes = all[random.below(all.len())].clone();
+        damage(&mut bytes, &FIELDS, &mut random);
+        if let Ok(head) = ReadHead::parse(&bytes, &asked) {
+            assert!(u64::from(head.bytes) <= asked.bytes() && head.size <= OBJECT_BYTES_MAX);
+            assert_eq!(head.to_wire(&asked).as_bytes(), &bytes[..160]);
+        }
+        if let Ok(attached) = Attached::parse(&bytes) {
+            assert!((1..=114_688).contains(&attached.io_bytes_max));
+            assert_eq!(attached.to_wire().as_bytes(), &bytes[..64]);
+        }
+        for kind in [wire::STAT, wire::LEASE, wire::PING] {
+            if let Ok(short) = Short::parse(&bytes, kind) {
+                assert!(short.size <= OBJECT_BYTES_MAX);
+                assert_eq!(short.to_wire(kind).as_bytes(), &bytes[..64]);
+            }
+        }
+        if let Ok((listed, names)) = Listed::parse(&bytes, 3) {
+            assert!(listed.count <= 3 && names.len() == listed.count as usize);
+        }
+    });
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Golden vectors: one of each message and answer.
+
+use rioc::proto::{
+    answer::{
+        Attached,
+        Listed,
+        ReadHead,
+        Short, //
+    },
+    message::{
+        Direction,
+        Message,
+        Operation,
+        Sums, //
+    },
+    span::{
+        ObjectId,
+        Span, //
+    },
+    ticket::Ticket,
+    wire, //
+};
+use zerocopy::{
+    little_endian::U32,
+    IntoBytes, //
+};
+
+const ID: ObjectId = ObjectId {
+    high: 0x0102_0304_0506_0708,
+    low: 10,
+};
+const OTHER: ObjectId = ObjectId { high: 0, low: 11 };
+
+fn span(offset: u64, bytes: u64) -> Span {
+    Span::new(offset, bytes).unwrap()
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const SUMS: [U32; 2] = [U32::new(0xe306_9283), U32::new(1)];
+
+/// A message with its direction and its bytes.
+type Vector = (Message<'static>, Direction, &'static str);
+
+/// Makes a message; its operation is of lane 2, if it changes something.
+fn message(lease: u32, sequence: u64, operation: Operation<'static>) -> Message<'static> {
+    Message {
+        lease,
+        ticket: Ticket::new(2, sequence),
+        operation,
+    }
+}
+
+/// One message of each kind.
+pub(crate) fn messages() -> Vec<Vector> {
+    [
+        about_objects(),
+        about_bytes(),
+        about_copies(),
+        about_leases(),
+    ]
+    .concat()
+}
+
+/// Stores and objects as a whole.
+fn about_objects() -> Vec<Vector> {
+    vec![
+        (
+            message(0, 0, Operation::Attach { store: b"bb" }),
+            Direction::Read,
+            "01010000000000000000000000000000000000000000000000000000000000000000000000000000\
+             00000000000000006262000000000000000000000000000000000000000000000000000000000000",
+        ),
+        (
+            message(0, 0, Operation::Ping),
+            Direction::Read,
+            "02010000000000000000000000000000000000000000000000000000000000000000000000000000\
+             0000000000000000",
+        ),
+        (
+            message(
+                0,
+                1,
+                Operation::Create {
+                    object: ID,
+                    is_new: true,
+                },
+            ),
+            Direction::Write,
+            "0301020000000000020001000000000008070605040302010a000000000000000000000000000000\
+             0000000000000000",
+        ),
+        (
+            message(7, 2, Operation::Delete { object: ID }),
+            Direction::Write,
+            "0401000007000000020002000000000008070605040302010a000000000000000000000000000000\
+             0000000000000000",
+        ),
+        (
+            message(0, 0, Operation::Stat { object: ID }),
+            Direction::Read,
+            "0501000000000000000000000000000008070605040302010a000000000000000000000000000000\
+             0000000000000000",
+        ),
+        (
+            message(
+                0,
+                0,
+                Operation::List {
+                    cursor: 5,
+                    count_max: 4,
+                },
+            ),
+            Direction::Read,
+            "06010000000000000000000000000000000000000000000000000000000000000500000000000000\
+             0000000000000000",
+        ),
+    ]
+}
+
+/// Bytes of objects.
+fn about_bytes() -> Vec<Vector> {
+    vec![
+        (
+            message(
+                7,
+                0,
+                Operation::Read {
+                    object: ID,
+                    span: span(4095, 2),
+                },
+            ),
+            Direction::Read,
+            "0701000007000000000000000000000008070605040302010a00000000000000ff0f000000000000\
+             0200000000000000",
+        ),
+        (
+            message(
+                7,
+                3,
+                Operation::Write {
+                    object: ID,
+                    span: span(4095, 2),
+                    creates: true,
+                    sums: Sums::new(&SUMS),
+                },
+            ),
+            Direction::Write,
+            "0801010007000000020003000000000008070605040302010a00000000000000ff0f000000000000\
+             0200000000000000839206e301000000",
+        ),
+        (
+            message(
+                0,
+                4,
+                Operation::Truncate {
+                    object: ID,
+                    size: 5,
+                },
+            ),
+            Direction::Write,
+            "0901000000000000020004000000000008070605040302010a000000000000000500000000000000\
+             0000000000000000",
+        ),
+    ]
+}
+
+/// Copies.
+fn about_copies() -> Vec<Vector> {
+    vec![
+        (
+            message(
+                0,
+                5,
+                Operation::Copy {
+                    source: ID,
+                    span: span(4096, 8192),
+                    destination: OTHER,
+                    offset: 0,
+                    creates: true,
+                },
+            ),
+            Direction::Write,
+            "0a01010000000000020005000000000008070605040302010a000000000000000010000000000000\
+             002000000000000000000000000000000b000000000000000000000000000000",
+        ),
+        (
+            message(
+                0,
+                6,
+                Operation::Snapshot {
+                    source: ID,
+                    destination: OTHER,
+                    is_new: true,
+                },
+            ),
+            Direction::Write,
+            "0b01020000000000020006000000000008070605040302010a000000000000000000000000000000\
+             000000000000000000000000000000000b000000000000000000000000000000",
+        ),
+    ]
+}
+
+/// Durability and leases.
+fn about_leases() -> Vec<Vector> {
+    vec![
+        (
+            message(
+                0,
+                0,
+                Operation::Flush {
+                    object: ID,
+                    span: Span::ALL,
+                },
+            ),
+            Direction::Write,
+            "0c01000000000000000000000000000008070605040302010a000000000000000000000000000000\
+             0000000000000000",
+        ),
+        (
+            message(
+                0,
+                7,
+                Operation::Lease {
+                    object: ID,
+                    span: span(1, 2),
+                    is_writer: true,
+                },
+            ),
+            Direction::Read,
+            "0d01040000000000020007000000000008070605040302010a000000000000000100000000000000\
+             0200000000000000",
+        ),
+        (
+            message(9, 8, Operation::Release),
+            Direction::Write,
+            "0e010000090000000200080000000000000000000000000000000000000000000000000000000000\
+             0000000000000000",
+        ),
+    ]
+}
+
+#[test]
+fn each_kind_of_message_has_its_bytes() {
+    let all = messages();
+    for (message, direction, expected) in &all {
+        let mut bytes = [0xaa; wire::REQUEST_BYTES_MAX];
+        let len = message.write(&mut bytes).unwrap();
+        assert_eq!(hex(&bytes[..len]), *expected, "{message:?}");
+        let data = (*direction, message.operation.data_bytes());
+        assert_eq!(Message::parse(&bytes[..len], data), Ok(*message));
+        for shorter in 0..len {
+            assert_eq!(message.write(&mut vec![0; shorter]), None);
+        }
+    }
+    let kinds: Vec<_> = all.iter().map(|(_, _, bytes)| &bytes[..2]).collect();
+    let expected: Vec<_> = (wire::ATTACH..=wire::RELEASE)
+        .map(|kind| hex(&[kind]))
+        .collect();
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn each_answer_has_its_bytes() {
+    let attached = Attached {
+        is_durable: true,
+        has_backing: true,
+        io_bytes_max: 114_688,
+        boot: 0x1122_3344_5566_7788,
+        client: 3,
+    };
+    let bytes = attached.to_wire();
+    let zeroes = |bytes: usize| "00".repeat(bytes);
+    let expected = format!("0101010100c00100887766554433221103000000{}", zeroes(44));
+    assert_eq!(hex(bytes.as_bytes()), expected);
+    assert_eq!(Attached::parse(bytes.as_bytes()), Ok(attached));
+
+    let stat = Short {
+        lease: 0,
+        size: 4097,
+        blocks: 2,
+    };
+    let bytes = stat.to_wire(wire::STAT);
+    let expected = format!(
+        "050100000000000001100000000000000200000000000000{}",
+        zeroes(40)
+    );
+    assert_eq!(hex(bytes.as_bytes()), expected);
+    assert_eq!(Short::parse(bytes.as_bytes(), wire::STAT), Ok(stat));
+
+    let listed = Listed {
+        count: 1,
+        next: Some(9),
+    };
+    let mut bytes = listed.to_wire().as_bytes().to_vec();
+    bytes.extend(wire::Id::from(ID).as_bytes());
+    let id = "08070605040302010a00000000000000";
+    let expected = format!("06010000010000000900000000000000{}{id}", zeroes(48));
+    assert_eq!(hex(&bytes), expected);
+    let (parsed, names) = Listed::parse(&bytes, 1).unwrap();
+    assert_eq!(parsed, listed);
+    assert_eq!(
+        names
+            .iter()
+            .map(|id| ObjectId::from(*id))
+            .collect::<Vec<_>>(),
+        [ID]
+    );
+
+    let asked = span(4095, 4097);
+    let mut sums = [0; wire::READ_SUMS];
+    sums[..2].copy_from_slice(&[0xe306_9283, 1]);
+    let read = ReadHead {
+        bytes: 4096,
+        size: 8191,
+        sums,
+    };
+    let bytes = read.to_wire(&asked);
+    let head = "0701020000100000ff1f000000000000";
+    let expected = format!("{head}{}839206e301000000{}", zeroes(16), zeroes(120));
+    assert_eq!(hex(bytes.as_bytes()), expected);
+    assert_eq!(ReadHead::parse(bytes.as_bytes(), &asked), Ok(read));
+}
