@@ -12,6 +12,10 @@
 //! | [`wire`] | layouts of messages |
 //! | [`message`] | requests of clients |
 //! | [`answer`] | answers of the server |
+//! | [`entry`] | what a log keeps of a slot |
+//! | [`slot`] | the slots of the index: objects, ranges, extents |
+//! | [`tree`] | the ranges of an object, in their order |
+//! | [`index`] | objects: create, write, read, copy, truncate, delete, list, restore |
 //! | [`ticket`] | operations that are sent again |
 //!
 //! `Documentation/decisions/0035-an-object-is-slots.md` has the reasons.
@@ -19,7 +23,11 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod entry;
+pub mod index;
 pub mod message;
+pub mod slot;
 pub mod span;
 pub mod ticket;
+pub mod tree;
 pub mod wire;

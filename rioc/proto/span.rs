@@ -23,6 +23,19 @@ pub struct ObjectId {
     pub low: u64,
 }
 
+impl ObjectId {
+    /// Returns the number of its bucket in a table of so many. Who does not know the key, which is
+    /// random, cannot choose names that have the same one.
+    pub(super) fn bucket(&self, key: [u64; 2], buckets: usize) -> usize {
+        let [one, other] = key;
+        let product = u128::from(self.high ^ one).wrapping_mul(u128::from(self.low ^ other));
+        // CAST: Both halves.
+        let folded = (product >> 64) as u64 ^ product as u64;
+        // CAST: Below the number of buckets.
+        folded.checked_rem(buckets as u64).unwrap_or_default() as usize
+    }
+}
+
 /// Bytes of an object: at least one.
 ///
 /// # Invariants

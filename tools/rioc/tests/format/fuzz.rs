@@ -15,10 +15,17 @@ use rioc::proto::{
         ReadHead,
         Short, //
     },
+    entry,
+    index::Index,
     message::{
         Direction,
         Message,
         Operation, //
+    },
+    slot::{
+        Slot,
+        Stored,
+        NONE, //
     },
     span::{
         Span,
@@ -209,4 +216,79 @@ fn an_answer_is_refused_or_keeps_its_promises() {
             assert!(listed.count <= 3 && names.len() == listed.count as usize);
         }
     });
+}
+
+/// A table of any entries is refused, or an index that ends its steps and can be made empty.
+#[test]
+fn entries_are_refused_or_an_index() {
+    const SLOTS: usize = 8;
+    let (mut random, mut taken) = (Random::new(3), 0);
+    let mut ends = Nothing;
+    cases(|| {
+        let mut entries = [[0; 32]; SLOTS];
+        for entry in &mut entries {
+            entry[0] = [0, 1, 2, 2, 3, 3][random.below(6)];
+            match entry[0] {
+                1 => {
+                    entry[1] = random.below(4) as u8 / 2;
+                    entry[9] = (random.below(4) * 16) as u8;
+                    entry[24] = random.below(3) as u8;
+                }
+                2 => {
+                    entry[1] = random.below(2) as u8;
+                    entry[2] = random.below(4) as u8;
+                    entry[4] = random.below(SLOTS) as u8;
+                    entry[8] = random.below(6) as u8;
+                    entry[12] = random.below(SLOTS) as u8;
+                }
+                3 => entry[1] = random.below(5) as u8,
+                _ => (),
+            }
+            if random.below(64) == 0 {
+                entry[random.below(32)] = random.next() as u8;
+            }
+        }
+        if let Ok(slot) = entry::slot(&entries[0]) {
+            assert!(matches!(slot, Slot::Extent(_)) || entry::entry(&slot) == entries[0]);
+        }
+        let mut memory = [Slot::Free(NONE); SLOTS];
+        for (slot, entry) in memory.iter_mut().zip(&entries) {
+            match entry::slot(entry) {
+                Ok(parsed) => *slot = parsed,
+                Err(_) => return,
+            }
+        }
+        let restored = Index::restore(memory, [NONE; 2], [5, 6]);
+        let Ok(mut index) = restored else {
+            return;
+        };
+        taken += 1;
+        let kept = (0..SLOTS as u32).all(|slot| {
+            let is_same = index.entry(slot) == entries[slot as usize];
+            is_same || index.slots().object(slot).is_some()
+        });
+        assert!(kept);
+        for slot in 0..SLOTS as u32 {
+            while !index.trim(slot, &mut ends) {}
+        }
+        while index.reap(&mut ends) {}
+        let mut names = [Default::default(); SLOTS];
+        let (count, next) = index.list(0, &mut names);
+        assert_eq!(next, None);
+        for name in &names[..count] {
+            index.delete(*name, &mut ends).unwrap();
+        }
+        while index.reap(&mut ends) {}
+        assert_eq!(index.slots().free_count(), SLOTS as u32);
+    });
+    assert!(taken > 100, "{taken}");
+}
+
+/// A user to whom nothing matters.
+struct Nothing;
+
+impl rioc::proto::index::Changes for Nothing {
+    fn changed(&mut self, _slot: u32) {}
+
+    fn freed(&mut self, _stored: Stored, _blocks: u8) {}
 }

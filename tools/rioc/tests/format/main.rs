@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The bytes of messages and answers: vectors that must not change, and what must hold for
+//! The bytes of messages, answers and entries: vectors that must not change, and what must hold for
 //! any bytes.
 
 #![expect(
@@ -10,6 +10,7 @@
 )]
 
 mod answers;
+mod entries;
 mod fields;
 mod fuzz;
 mod random;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Golden vectors: one of each message and answer.
+//! Golden vectors: one of each message, answer and entry.
 
 use rioc::proto::{
     answer::{
@@ -9,11 +9,21 @@ use rioc::proto::{
         ReadHead,
         Short, //
     },
+    entry,
     message::{
         Direction,
         Message,
         Operation,
         Sums, //
+    },
+    slot::{
+        Extent,
+        Life,
+        Object,
+        Range,
+        Slot,
+        Stored,
+        NONE, //
     },
     span::{
         ObjectId,
@@ -324,4 +334,65 @@ fn each_answer_has_its_bytes() {
     let expected = format!("{head}{}839206e301000000{}", zeroes(16), zeroes(120));
     assert_eq!(hex(bytes.as_bytes()), expected);
     assert_eq!(ReadHead::parse(bytes.as_bytes(), &asked), Ok(read));
+}
+
+#[test]
+fn each_entry_has_its_bytes() {
+    let object = Object {
+        id: ID,
+        size: 0x1234,
+        root: NONE,
+        next: NONE,
+        blocks: 0,
+        life: Life::Hidden,
+        is_shrinking: false,
+    };
+    let range = Range {
+        object: 1,
+        block: 2,
+        extent: 3,
+        first: 4,
+        blocks: 5,
+        left: NONE,
+        right: NONE,
+    };
+    let extent = Extent {
+        stored: Stored {
+            place: 0x0102_0304_0506_0708,
+            stamp: 0xa1a2_a3a4,
+        },
+        references: 0,
+        pins: 0,
+        blocks: 29,
+    };
+    let used = Extent {
+        references: 3,
+        ..extent
+    };
+    let zeroes = "00".repeat(16);
+    let id = "08070605040302010a00000000000000";
+    for (slot, restored, expected) in [
+        (Slot::Free(7), Slot::Free(NONE), format!("{zeroes}{zeroes}")),
+        (
+            Slot::Object(object),
+            Slot::Object(object),
+            format!("01010000000000003412000000000000{id}"),
+        ),
+        (
+            Slot::Range(range),
+            Slot::Range(range),
+            format!("02040500010000000200000003000000{zeroes}"),
+        ),
+        (
+            Slot::Extent(used),
+            Slot::Extent(extent),
+            format!("031d0000a4a3a2a10807060504030201{zeroes}"),
+        ),
+    ] {
+        let entry = entry::entry(&slot);
+        assert_eq!(hex(&entry), expected);
+        assert_eq!(entry::slot(&entry), Ok(restored));
+    }
+    // Of an extent that nothing refers to nothing is kept.
+    assert_eq!(entry::entry(&Slot::Extent(extent)), [0; 32]);
 }

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The index is made anew from its slots, of which each was kept by itself.
+
+use core::fmt;
+
+use ferro_proto::errno::Errno;
+
+use super::{
+    super::{
+        slot::{
+            Life,
+            Memory,
+            Object,
+            Range,
+            Slot,
+            Slots,
+            NONE, //
+        },
+        span::BLOCK_BYTES,
+        tree, //
+    },
+    Index,
+    Usage, //
+};
+
+/// The slot that does not fit to the others, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// A range of no object.
+    NoObject(u32),
+    /// A range of blocks that no extent has.
+    NoExtent(u32),
+    /// A range that has a block in common with another one.
+    Overlap(u32),
+    /// An object with the name of another one.
+    Name(u32),
+    /// An extent that no range refers to.
+    Unused(u32),
+}
+
+impl Damage {
+    /// Returns the error of the store.
+    pub const fn errno(self) -> Errno {
+        Errno::EUCLEAN
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoObject(slot) => write!(f, "range in slot {slot} is of no object"),
+            Self::NoExtent(slot) => write!(f, "range in slot {slot} is of no extent"),
+            Self::Overlap(slot) => write!(f, "range in slot {slot} overlaps another one"),
+            Self::Name(slot) => write!(f, "object in slot {slot} has the name of another one"),
+            Self::Unused(slot) => write!(f, "extent in slot {slot} has no range"),
+        }
+    }
+}
+
+impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
+    /// Makes the index of slots, each as [`entry::slot`](super::super::entry::slot) has given it.
+    /// Copies of objects that were not complete are doomed, and objects of which ranges are behind
+    /// the end are shrinking: the user calls [`Self::reap`] until nothing is left, and
+    /// [`Self::trim`] for each slot.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first slot that does not fit: all of them come from a medium.
+    pub fn restore(slots: S, mut buckets: B, key: [u64; 2]) -> Result<Self, Damage> {
+        buckets.as_mut().fill(NONE);
+        let mut index = Self {
+            slots: Slots::restored(slots),
+            buckets,
+            doomed: NONE,
+            usage: Usage::default(),
+            key,
+        };
+        for number in 0..index.slots.count() {
+            match index.slots.get(number).copied() {
+                Some(Slot::Object(object)) => index.restore_object(number, &object)?,
+                Some(Slot::Range(range)) => index.restore_range(number, &range)?,
+                Some(Slot::Extent(extent)) => {
+                    index.usage.extents = index.usage.extents.saturating_add(1);
+                    index.usage.blocks = index.usage.blocks.saturating_add(extent.blocks.into());
+                }
+                _ => (),
+            }
+        }
+        let unused = (0..index.slots.count()).find(|number| {
+            let extent = index.slots.extent(*number);
+            extent.is_some_and(|extent| extent.references == 0)
+        });
+        unused.map_or(Ok(index), |number| Err(Damage::Unused(number)))
+    }
+
+    fn restore_object(&mut self, number: u32, object: &Object) -> Result<(), Damage> {
+        self.usage.objects = self.usage.objects.saturating_add(1);
+        if object.life == Life::Linked {
+            if self.find(object.id).is_some() {
+                return Err(Damage::Name(number));
+            }
+            self.link_to_bucket(number, object.id);
+            return Ok(());
+        }
+        // Nothing will complete it.
+        let doomed = core::mem::replace(&mut self.doomed, number);
+        if let Some(object) = self.slots.object_mut(number) {
+            object.life = Life::Doomed;
+            object.next = doomed;
+        }
+        Ok(())
+    }
+
+    fn restore_range(&mut self, number: u32, range: &Range) -> Result<(), Damage> {
+        let object = self.slots.object(range.object);
+        let object = *object.ok_or(Damage::NoObject(number))?;
+        let end = range.first.checked_add(range.blocks);
+        let extent = self.slots.extent_mut(range.extent);
+        let extent = extent
+            .filter(|extent| end.is_some_and(|end| end <= extent.blocks))
+            .ok_or(Damage::NoExtent(number))?;
+        extent.references = extent.references.saturating_add(1);
+        let next = tree::find(&self.slots, object.root, range.block);
+        if next.is_some_and(|(_, next)| next.block < range.end()) {
+            return Err(Damage::Overlap(number));
+        }
+        let seed = self.seed();
+        let root = tree::insert(&mut self.slots, object.root, number, seed);
+        // CAST: At most the blocks of the largest object.
+        let end = object.size.div_ceil(BLOCK_BYTES) as u32;
+        if let Some(object) = self.slots.object_mut(range.object) {
+            object.root = root;
+            object.blocks = object.blocks.saturating_add(range.blocks.into());
+            object.is_shrinking |= range.end() > end;
+        }
+        self.usage.ranges = self.usage.ranges.saturating_add(1);
+        Ok(())
+    }
+}

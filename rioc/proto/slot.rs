@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The slots of the index: one table, in memory of its user, of objects, ranges and extents.
+//!
+//! A slot's number is its name everywhere: in the links between slots, and in the log. So an extent
+//! with one range of one object costs two slots, of [`SLOT_BYTES`] each.
+
+use super::span::ObjectId;
+
+/// The number of no slot.
+pub const NONE: u32 = u32::MAX;
+/// The bytes of a slot at most.
+pub const SLOT_BYTES: usize = 48;
+/// The bytes of memory for an extent with a range, at most.
+pub const EXTENT_MEMORY_BYTES: usize = 128;
+
+const _: () = assert!(size_of::<Slot>() <= SLOT_BYTES);
+const _: () = assert!(2 * SLOT_BYTES <= EXTENT_MEMORY_BYTES);
+
+/// The part of the life of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Life {
+    /// The object has a name.
+    Linked,
+    /// A copy fills it, and it has no name yet.
+    Hidden,
+    /// Its name is gone, and its ranges go.
+    Doomed,
+}
+
+/// An object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Object {
+    /// Its name.
+    pub id: ObjectId,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The root of the tree of its ranges.
+    pub root: u32,
+    /// The next object in its bucket, or of those that are doomed.
+    pub next: u32,
+    /// The blocks of its ranges: no two of them have one in common.
+    pub blocks: u32,
+    /// The part of its life.
+    pub life: Life,
+    /// Whether ranges are behind its end, as it was made shorter: it must not become longer before
+    /// they are gone.
+    pub is_shrinking: bool,
+}
+
+/// A range: blocks of an object that are blocks of an extent. Other blocks are holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Range {
+    /// The object.
+    pub object: u32,
+    /// The first block in the object.
+    pub block: u32,
+    /// The extent.
+    pub extent: u32,
+    /// The first block in the extent.
+    pub first: u8,
+    /// The number of blocks: at least 1.
+    pub blocks: u8,
+    /// The subtree of the ranges before it.
+    pub left: u32,
+    /// The subtree of the ranges behind it.
+    pub right: u32,
+}
+
+impl Range {
+    /// Returns the block behind its last one, in the object.
+    pub const fn end(&self) -> u32 {
+        self.block.saturating_add(self.blocks as u32)
+    }
+}
+
+/// Blocks as a store has them. Both numbers are the store's, and mean nothing here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Stored {
+    /// The place of the first block.
+    pub place: u64,
+    /// The CRC-32C of what the store has of the blocks beside them: their own CRCs.
+    pub stamp: u32,
+}
+
+/// An extent: blocks that were stored together. Their content never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// The place of the blocks.
+    pub stored: Stored,
+    /// The ranges that refer to it.
+    pub references: u32,
+    /// The reads of it that are in flight.
+    pub pins: u32,
+    /// The number of blocks.
+    pub blocks: u8,
+}
+
+/// A slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Slot {
+    /// Nothing; the next free slot.
+    Free(u32),
+    /// An object.
+    Object(Object),
+    /// A range.
+    Range(Range),
+    /// An extent.
+    Extent(Extent),
+}
+
+/// Memory of the user for a table.
+pub trait Memory<T>: AsRef<[T]> + AsMut<[T]> {}
+
+impl<T, M: AsRef<[T]> + AsMut<[T]>> Memory<T> for M {}
+
+/// The table of slots.
+#[derive(Clone, Debug)]
+pub struct Slots<S> {
+    all: S,
+    free: u32,
+    free_count: u32,
+}
+
+impl<S: Memory<Slot>> Slots<S> {
+    /// Makes a table of free slots in `memory`. What it has beyond [`NONE`] slots is not used.
+    pub fn new(mut memory: S) -> Self {
+        let count = count_of(memory.as_ref());
+        for (number, slot) in (0..count).zip(memory.as_mut()) {
+            let next = number.saturating_add(1);
+            *slot = Slot::Free(if next < count { next } else { NONE });
+        }
+        Self {
+            all: memory,
+            free: if count > 0 { 0 } else { NONE },
+            free_count: count,
+        }
+    }
+
+    /// Takes slots as they are in `memory`: a list of the free ones is made.
+    pub(super) fn restored(mut memory: S) -> Self {
+        let count = count_of(memory.as_ref());
+        let (mut free, mut free_count) = (NONE, 0u32);
+        for number in (0..count).rev() {
+            if let Some(Slot::Free(next)) = memory.as_mut().get_mut(number as usize) {
+                *next = free;
+                free = number;
+                free_count = free_count.saturating_add(1);
+            }
+        }
+        Self {
+            all: memory,
+            free,
+            free_count,
+        }
+    }
+
+    /// Returns the number of slots.
+    pub fn count(&self) -> u32 {
+        count_of(self.all.as_ref())
+    }
+
+    /// Returns how many are free.
+    pub const fn free_count(&self) -> u32 {
+        self.free_count
+    }
+
+    /// Returns a slot; `None` if there is no such one.
+    pub fn get(&self, number: u32) -> Option<&Slot> {
+        self.all.as_ref().get(number as usize)
+    }
+
+    fn get_mut(&mut self, number: u32) -> Option<&mut Slot> {
+        self.all.as_mut().get_mut(number as usize)
+    }
+
+    /// Uses a free slot for something; returns its number, or `None` if none is free.
+    pub(super) fn take(&mut self, content: Slot) -> Option<u32> {
+        let number = self.free;
+        let slot = self.get_mut(number)?;
+        let Slot::Free(next) = *slot else {
+            return None;
+        };
+        *slot = content;
+        self.free = next;
+        self.free_count = self.free_count.saturating_sub(1);
+        Some(number)
+    }
+
+    /// Makes a slot free again.
+    pub(super) fn give_back(&mut self, number: u32) {
+        let free = self.free;
+        if let Some(slot) = self.get_mut(number) {
+            *slot = Slot::Free(free);
+            self.free = number;
+            self.free_count = self.free_count.saturating_add(1);
+        }
+    }
+
+    /// Returns the object in a slot.
+    pub fn object(&self, number: u32) -> Option<&Object> {
+        match self.get(number) {
+            Some(Slot::Object(object)) => Some(object),
+            _ => None,
+        }
+    }
+
+    pub(super) fn object_mut(&mut self, number: u32) -> Option<&mut Object> {
+        match self.get_mut(number) {
+            Some(Slot::Object(object)) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Returns the range in a slot.
+    pub fn range(&self, number: u32) -> Option<&Range> {
+        match self.get(number) {
+            Some(Slot::Range(range)) => Some(range),
+            _ => None,
+        }
+    }
+
+    pub(super) fn range_mut(&mut self, number: u32) -> Option<&mut Range> {
+        match self.get_mut(number) {
+            Some(Slot::Range(range)) => Some(range),
+            _ => None,
+        }
+    }
+
+    /// Returns the extent in a slot.
+    pub fn extent(&self, number: u32) -> Option<&Extent> {
+        match self.get(number) {
+            Some(Slot::Extent(extent)) => Some(extent),
+            _ => None,
+        }
+    }
+
+    pub(super) fn extent_mut(&mut self, number: u32) -> Option<&mut Extent> {
+        match self.get_mut(number) {
+            Some(Slot::Extent(extent)) => Some(extent),
+            _ => None,
+        }
+    }
+}
+
+fn count_of(slots: &[Slot]) -> u32 {
+    u32::try_from(slots.len()).unwrap_or(NONE)
+}

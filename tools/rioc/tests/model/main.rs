@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Objects over the index, beside objects that are arrays of bytes: the same operations on both,
+//! and after each one the same bytes, no place of a block lost or freed twice, and the same again
+//! from what a log would have kept. `world.rs` has the judge, the others choose the operations.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod chains;
+mod full;
+mod large;
+mod lives;
+mod small;
+mod store;
+mod world;
