@@ -69,6 +69,8 @@ impl Errno {
     pub const ESTALE: Self = Self(116);
     /// Structure needs cleaning.
     pub const EUCLEAN: Self = Self(117);
+    /// Quota exceeded.
+    pub const EDQUOT: Self = Self(122);
 
     /// Creates an error from a number of either sign; returns `None` for 0, which is no error.
     #[inline]

@@ -16,6 +16,8 @@
 //! | [`slot`] | the slots of the index: objects, ranges, extents |
 //! | [`tree`] | the ranges of an object, in their order |
 //! | [`index`] | objects: create, write, read, copy, truncate, delete, list, restore |
+//! | [`claim`] | operations in flight, and leases |
+//! | [`limits`] | what a client may have at a time |
 //! | [`ticket`] | operations that are sent again |
 //!
 //! `Documentation/decisions/0035-an-object-is-slots.md` has the reasons.
@@ -23,8 +25,10 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod claim;
 pub mod entry;
 pub mod index;
+pub mod limits;
 pub mod message;
 pub mod slot;
 pub mod span;

@@ -8,10 +8,13 @@
     clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "a test fails by panicking"
 )]
 
 mod chains;
+mod claims;
+mod clients;
 mod full;
 mod large;
 mod lives;
