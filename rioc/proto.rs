@@ -16,6 +16,7 @@
 //! | [`slot`] | the slots of the index: objects, ranges, extents |
 //! | [`tree`] | the ranges of an object, in their order |
 //! | [`index`] | objects: create, write, read, copy, truncate, delete, list, restore |
+//! | [`body`] | what a batch of a log has of operations |
 //! | [`claim`] | operations in flight, and leases |
 //! | [`limits`] | what a client may have at a time |
 //! | [`ticket`] | operations that are sent again |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod body;
 pub mod claim;
 pub mod entry;
 pub mod index;

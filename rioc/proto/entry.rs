@@ -209,15 +209,11 @@ fn range(entry: &Entry) -> Result<Range, Malformed> {
     if !is_blocks(wire.blocks) || end.is_none() {
         return Err(Malformed);
     }
-    Ok(Range {
-        object: wire.object.get(),
-        block: wire.block.get(),
-        extent: wire.extent.get(),
-        first: wire.first,
-        blocks: wire.blocks,
-        left: NONE,
-        right: NONE,
-    })
+    Ok(Range::new(
+        (wire.object.get(), wire.block.get()),
+        wire.extent.get(),
+        (wire.first, wire.blocks),
+    ))
 }
 
 fn extent(entry: &Entry) -> Result<Extent, Malformed> {
@@ -231,6 +227,7 @@ fn extent(entry: &Entry) -> Result<Extent, Malformed> {
             stamp: wire.stamp.get(),
         },
         references: 0,
+        ranges: NONE,
         pins: 0,
         blocks: wire.blocks,
     })

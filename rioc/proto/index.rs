@@ -34,6 +34,7 @@ use super::{
 
 mod copying;
 mod data;
+mod moving;
 mod ranges;
 mod restoring;
 mod size;
@@ -51,6 +52,7 @@ pub use self::{
         Reading,
         Source, //
     },
+    moving::Blocks,
     restoring::Damage, //
 };
 

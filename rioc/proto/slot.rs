@@ -65,9 +65,28 @@ pub struct Range {
     pub left: u32,
     /// The subtree of the ranges behind it.
     pub right: u32,
+    /// The range before it that refers to the same extent.
+    pub previous: u32,
+    /// The range behind it that refers to the same extent.
+    pub next: u32,
 }
 
 impl Range {
+    /// Returns one of these blocks, which is in no tree and no list yet.
+    pub const fn new((object, block): (u32, u32), extent: u32, (first, blocks): (u8, u8)) -> Self {
+        Self {
+            object,
+            block,
+            extent,
+            first,
+            blocks,
+            left: NONE,
+            right: NONE,
+            previous: NONE,
+            next: NONE,
+        }
+    }
+
     /// Returns the block behind its last one, in the object.
     pub const fn end(&self) -> u32 {
         self.block.saturating_add(self.blocks as u32)
@@ -79,7 +98,7 @@ impl Range {
 pub struct Stored {
     /// The place of the first block.
     pub place: u64,
-    /// The CRC-32C of what the store has of the blocks beside them: their own CRCs.
+    /// The number that the store has beside each block, to tell it from what was there before.
     pub stamp: u32,
 }
 
@@ -88,8 +107,10 @@ pub struct Stored {
 pub struct Extent {
     /// The place of the blocks.
     pub stored: Stored,
-    /// The ranges that refer to it.
+    /// The number of ranges that refer to it.
     pub references: u32,
+    /// The first one of these.
+    pub ranges: u32,
     /// The reads of it that are in flight.
     pub pins: u32,
     /// The number of blocks.

@@ -16,7 +16,7 @@ DRIVERS: dict[str, Layers] = {
     "rnbd/sidecar": ("command inline_submit tuple", "group", "layout", "record", "superblock", "claim",
                      "ring sectors tickets", "pi_cache queue", "growth replay scrub", "online_scrub recovery store",
                      "idle"),
-    "rioc/proto": ("span ticket", "wire", "answer message", "slot", "entry tree", "index", "claim limits"),
+    "rioc/proto": ("span ticket", "wire", "answer message", "slot", "entry tree", "index", "body claim limits"),
     "rnbd_ec": ("proto shown", "arrays device sysfs", "rnbd_ec"),
     "gfarm_ra": ("proto vfs", "cache net", "fs", "gfarm_ra"),
     "gfarm_ra/cache": ("admission counters handles in_flight inbox peer_timing peers place secret sums workers",

@@ -44,9 +44,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let number = number.ok_or(Refused::NoSlots)?;
         let seed = self.seed();
         self.usage.ranges = self.usage.ranges.saturating_add(1);
-        if let Some(extent) = self.slots.extent_mut(range.extent) {
-            extent.references = extent.references.saturating_add(1);
-        }
+        self.refer(number, range.extent);
         let root = self.slots.object(range.object).map(|object| object.root);
         let root = tree::insert(&mut self.slots, root.unwrap_or(NONE), number, seed);
         if let Some(object) = self.slots.object_mut(range.object) {
@@ -55,6 +53,37 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         }
         changes.changed(number);
         Ok(())
+    }
+
+    /// A range refers to an extent: it is the first one of its list.
+    pub(super) fn refer(&mut self, number: u32, extent: u32) {
+        let Some(extent) = self.slots.extent_mut(extent) else {
+            return;
+        };
+        extent.references = extent.references.saturating_add(1);
+        let next = core::mem::replace(&mut extent.ranges, number);
+        if let Some(range) = self.slots.range_mut(number) {
+            range.previous = NONE;
+            range.next = next;
+        }
+        if let Some(next) = self.slots.range_mut(next) {
+            next.previous = number;
+        }
+    }
+
+    /// Takes a range out of the list of its extent.
+    fn unlink(&mut self, range: &Range) {
+        if let Some(next) = self.slots.range_mut(range.next) {
+            next.previous = range.previous;
+        }
+        match self.slots.range_mut(range.previous) {
+            Some(previous) => previous.next = range.next,
+            None => {
+                if let Some(extent) = self.slots.extent_mut(range.extent) {
+                    extent.ranges = range.next;
+                }
+            }
+        }
     }
 
     /// Removes a range.
@@ -66,6 +95,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             object.root = root;
             object.blocks = object.blocks.saturating_sub(range.blocks.into());
         }
+        self.unlink(range);
         self.slots.give_back(number);
         self.usage.ranges = self.usage.ranges.saturating_sub(1);
         changes.changed(number);
@@ -126,14 +156,11 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
                     self.narrow(number, &(range.block..blocks.start), changes);
                     // CAST: Below the blocks of the range.
                     let skipped = blocks.end.saturating_sub(range.block) as u8;
-                    let rest = Range {
-                        block: blocks.end,
-                        first: range.first.saturating_add(skipped),
-                        blocks: range.blocks.saturating_sub(skipped),
-                        left: NONE,
-                        right: NONE,
-                        ..range
-                    };
+                    let of_extent = (
+                        range.first.saturating_add(skipped),
+                        range.blocks.saturating_sub(skipped),
+                    );
+                    let rest = Range::new((object, blocks.end), range.extent, of_extent);
                     // The caller has seen that a slot is free.
                     let _ = self.insert(rest, changes);
                     break;
@@ -163,6 +190,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let extent = Extent {
             stored,
             references: 0,
+            ranges: NONE,
             pins: 0,
             blocks,
         };
@@ -171,15 +199,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         self.usage.extents = self.usage.extents.saturating_add(1);
         self.usage.blocks = self.usage.blocks.saturating_add(blocks.into());
         changes.changed(extent);
-        let range = Range {
-            object,
-            block,
-            extent,
-            first: 0,
-            blocks,
-            left: NONE,
-            right: NONE,
-        };
+        let range = Range::new((object, block), extent, (0, blocks));
         self.insert(range, changes)
     }
 
@@ -190,13 +210,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         range: &Range,
         changes: &mut impl Changes,
     ) -> Result<(), Refused> {
-        let shared = Range {
-            object,
-            block,
-            left: NONE,
-            right: NONE,
-            ..*range
-        };
+        let shared = Range::new((object, block), range.extent, (range.first, range.blocks));
         self.insert(shared, changes)
     }
 }

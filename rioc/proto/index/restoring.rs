@@ -116,11 +116,12 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let object = self.slots.object(range.object);
         let object = *object.ok_or(Damage::NoObject(number))?;
         let end = range.first.checked_add(range.blocks);
-        let extent = self.slots.extent_mut(range.extent);
-        let extent = extent
-            .filter(|extent| end.is_some_and(|end| end <= extent.blocks))
-            .ok_or(Damage::NoExtent(number))?;
-        extent.references = extent.references.saturating_add(1);
+        let extent = self.slots.extent(range.extent);
+        let is_in = |blocks: u8| end.is_some_and(|end| end <= blocks);
+        if !extent.is_some_and(|extent| is_in(extent.blocks)) {
+            return Err(Damage::NoExtent(number));
+        }
+        self.refer(number, range.extent);
         let next = tree::find(&self.slots, object.root, range.block);
         if next.is_some_and(|(_, next)| next.block < range.end()) {
             return Err(Damage::Overlap(number));

@@ -36,21 +36,14 @@ fn object(low: u64, life: Life) -> Slot {
 }
 
 fn range(object: u32, block: u32, extent: u32, (first, blocks): (u8, u8)) -> Slot {
-    Slot::Range(Range {
-        object,
-        block,
-        extent,
-        first,
-        blocks,
-        left: NONE,
-        right: NONE,
-    })
+    Slot::Range(Range::new((object, block), extent, (first, blocks)))
 }
 
 fn extent(blocks: u8) -> Slot {
     Slot::Extent(Extent {
         stored: Stored { place: 1, stamp: 2 },
         references: 1,
+        ranges: NONE,
         pins: 0,
         blocks,
     })

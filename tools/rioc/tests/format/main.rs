@@ -10,9 +10,11 @@
 )]
 
 mod answers;
+mod bodies;
 mod entries;
 mod fields;
 mod fuzz;
+#[path = "../common/random.rs"]
 mod random;
 mod spans;
 mod vectors;

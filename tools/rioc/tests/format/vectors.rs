@@ -347,21 +347,14 @@ fn each_entry_has_its_bytes() {
         life: Life::Hidden,
         is_shrinking: false,
     };
-    let range = Range {
-        object: 1,
-        block: 2,
-        extent: 3,
-        first: 4,
-        blocks: 5,
-        left: NONE,
-        right: NONE,
-    };
+    let range = Range::new((1, 2), 3, (4, 5));
     let extent = Extent {
         stored: Stored {
             place: 0x0102_0304_0506_0708,
             stamp: 0xa1a2_a3a4,
         },
         references: 0,
+        ranges: NONE,
         pins: 0,
         blocks: 29,
     };

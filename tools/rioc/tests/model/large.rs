@@ -12,6 +12,7 @@ use rioc::proto::{
     },
     slot::{
         Slot,
+        Stored,
         EXTENT_MEMORY_BYTES,
         NONE, //
     },
@@ -22,7 +23,10 @@ use rioc::proto::{
 };
 
 use crate::{
-    store::Store,
+    store::{
+        Storage,
+        Store, //
+    },
     world::{
         id,
         Memory, //
@@ -167,4 +171,45 @@ fn a_copy_of_too_many_ranges_is_refused_and_a_snapshot_is_not() {
     assert_eq!(next, Ok(None));
     index.link(hidden, true, &mut store).unwrap();
     assert_eq!(index.stat(id(2)).unwrap().blocks, ranges);
+}
+
+/// What ranges do not have is left behind when an extent is moved, unless very many have it.
+#[test]
+fn an_extent_is_moved_without_what_is_not_used() {
+    let (mut index, mut store) = (index(1000), Store::default());
+    let place = store.put(&[1; 5 * 4096]);
+    let span = Span::new(0, 5 * 4096).unwrap();
+    index
+        .write((id(0), true), &span, place, &mut store)
+        .unwrap();
+    write(&mut index, &mut store, 0, 4096).unwrap();
+    let slots = 0..index.slots().count();
+    let extent = slots.clone().find(|slot| index.movable(*slot).is_some());
+    let extent = extent.unwrap();
+    let (stored, used) = index.movable(extent).unwrap();
+    let some: Vec<_> = (0..5).filter(|block| used.contains(*block)).collect();
+    assert_eq!((some, used.count()), (vec![0, 2, 3, 4], 4));
+    let moved = store.put(&[1; 4 * 4096]);
+    let other = Stored { stamp: 1, ..stored };
+    assert!(!index.relocate(extent, (other, used), moved, &mut store));
+    let reading = index.read(id(0), &span).unwrap();
+    assert_eq!(index.movable(extent), None);
+    assert!(!index.relocate(extent, (stored, used), moved, &mut store));
+    index.end_read(reading, &mut store);
+    assert!(index.relocate(extent, (stored, used), moved, &mut store));
+    assert_eq!(index.usage().blocks, 5);
+    for copy in 1..=u64::from(STEP_RANGES) {
+        let to = (id(copy), 0, true);
+        index
+            .copy((id(0), &span), to, [None; 2], &mut store)
+            .unwrap();
+        index.truncate((id(copy), 4096), None, &mut store).unwrap();
+    }
+    index.truncate((id(0), 4096), None, &mut store).unwrap();
+    let (_, used) = index.movable(extent).unwrap();
+    assert_eq!(used.count(), 4);
+    index.delete(id(1), &mut store).unwrap();
+    assert!(!index.reap(&mut store));
+    let (_, used) = index.movable(extent).unwrap();
+    assert_eq!(used.count(), 1);
 }

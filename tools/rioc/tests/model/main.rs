@@ -15,9 +15,13 @@
 mod chains;
 mod claims;
 mod clients;
+mod crash;
 mod full;
 mod large;
 mod lives;
+mod log;
+#[path = "../common/random.rs"]
+mod random;
 mod small;
 mod store;
 mod world;

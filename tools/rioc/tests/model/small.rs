@@ -62,6 +62,7 @@ fn operations() -> Vec<Op> {
 
 /// Carries out each sequence that begins with what the world has; returns how many there were.
 fn go_on(world: &World, begun: &[Op], operations: &[Op], depth: usize) -> u64 {
+    let slots = world.index.slots().count() as usize;
     let mut count = 0;
     for op in operations {
         let mut sequence = begun.to_vec();
@@ -70,7 +71,8 @@ fn go_on(world: &World, begun: &[Op], operations: &[Op], depth: usize) -> u64 {
         let has_reads = sequence.iter().any(|op| matches!(op, Op::BeginRead(..)));
         let (mut next, mut held) = (world.clone(), Vec::new());
         if has_reads {
-            next = World::new(40);
+            next = World::new(slots);
+            next.may_be_full = world.may_be_full;
             sequence.iter().for_each(|op| next.apply(op, &mut held));
         } else {
             next.apply(op, &mut held);
@@ -91,4 +93,26 @@ fn every_sequence_of_three_operations_is_as_on_bytes() {
     let count = go_on(&World::new(40), &[], &operations, 3);
     println!("{count} sequences");
     assert!(count > 50_000);
+}
+
+/// What is refused for lack of a slot has changed nothing.
+#[test]
+fn every_sequence_of_two_operations_is_as_a_whole_or_not_at_all() {
+    let operations = operations();
+    let counts = (0..14).map(|slots| {
+        let mut world = World::new(slots);
+        world.may_be_full = true;
+        let mut begun = world.clone();
+        begun.apply(&Op::Write(0, 0, 12288, true), &mut Vec::new());
+        begun.apply(&Op::Write(0, 4096, 4096, true), &mut Vec::new());
+        go_on(&world, &[], &operations, 2) + without_reads(&begun, &operations)
+    });
+    println!("{} sequences", counts.sum::<u64>());
+}
+
+/// Carries out each sequence of two operations that are no reads.
+fn without_reads(world: &World, operations: &[Op]) -> u64 {
+    let is_read = |op: &&Op| !matches!(op, Op::BeginRead(..) | Op::EndRead);
+    let others: Vec<_> = operations.iter().filter(is_read).copied().collect();
+    go_on(world, &[], &others, 2)
 }

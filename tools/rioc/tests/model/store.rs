@@ -8,29 +8,56 @@ use std::{
 };
 
 use rioc::proto::{
+    entry::Entry,
     index::{
         Changes,
         Source, //
     },
     slot::Stored,
-    span::BLOCK_BYTES, //
+    span::{
+        ObjectId,
+        BLOCK_BYTES, //
+    }, //
 };
+
+/// The bytes of all objects.
+pub(crate) type Objects = BTreeMap<ObjectId, Vec<u8>>;
 
 /// The content of a block.
 pub(crate) type Block = [u8; BLOCK_BYTES as usize];
 
-/// All blocks that are stored, and what a log has kept: both change by [`Changes`] only.
+/// A store of blocks, which is told of changes.
+pub(crate) trait Storage: Changes {
+    /// Stores bytes: whole blocks.
+    fn put(&mut self, bytes: &[u8]) -> Stored;
+
+    /// Takes back what was stored for an operation that was refused.
+    fn take_back(&mut self, stored: Stored);
+
+    /// Returns a block; of a place that was freed it fails.
+    fn get(&self, source: &Source, skipped: u32) -> Block;
+
+    /// Returns the places, with the blocks of each.
+    fn places(&self) -> Vec<(u64, usize)>;
+
+    /// Returns the slots that have changed since it was asked last.
+    fn take_changed(&mut self) -> Vec<u32>;
+
+    /// An operation, or a step of one, is complete: these are the objects, and the entries.
+    fn settle(&mut self, _objects: &Objects, _entry: &dyn Fn(u32) -> Entry) {}
+}
+
+/// Blocks in memory.
 #[derive(Clone, Default)]
 pub(crate) struct Store {
     extents: BTreeMap<u64, Vec<Rc<Block>>>,
     next: u64,
     /// The slots that the operation has changed.
-    pub(crate) changed: Vec<u32>,
+    changed: Vec<u32>,
 }
 
-impl Store {
-    /// Stores bytes: whole blocks.
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> Stored {
+impl Storage for Store {
+    fn put(&mut self, bytes: &[u8]) -> Stored {
         let blocks = bytes.chunks(BLOCK_BYTES as usize);
         let blocks: Vec<_> = blocks.map(|b| Rc::new(b.try_into().unwrap())).collect();
         assert!(!blocks.is_empty());
@@ -42,22 +69,22 @@ impl Store {
         }
     }
 
-    /// Takes back what was stored for an operation that was refused.
-    pub(crate) fn take_back(&mut self, stored: Stored) {
+    fn take_back(&mut self, stored: Stored) {
         assert!(self.extents.remove(&stored.place).is_some());
     }
 
-    /// Returns a block; of a place that was freed it fails.
-    pub(crate) fn get(&self, source: &Source, skipped: u32) -> &Block {
+    fn get(&self, source: &Source, skipped: u32) -> Block {
         assert_eq!(source.stored.stamp, source.stored.place as u32 ^ 0xffff);
-        &self.extents[&source.stored.place][usize::from(source.first) + skipped as usize]
+        *self.extents[&source.stored.place][usize::from(source.first) + skipped as usize]
     }
 
-    /// Returns the places, with the blocks of each.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        self.extents
-            .iter()
-            .map(|(place, blocks)| (*place, blocks.len()))
+    fn places(&self) -> Vec<(u64, usize)> {
+        let each = self.extents.iter();
+        each.map(|(place, blocks)| (*place, blocks.len())).collect()
+    }
+
+    fn take_changed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.changed)
     }
 }
 

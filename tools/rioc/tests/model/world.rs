@@ -2,12 +2,18 @@
 
 //! The judge: an index with its store, beside arrays of bytes.
 
+mod judge;
+
 use std::collections::{
     BTreeMap,
     BTreeSet, //
 };
 
 use rioc::proto::{
+    body::{
+        CHANGES_MAX,
+        WRITE_CHANGES_MAX, //
+    },
     entry::{
         self,
         Entry,
@@ -20,7 +26,6 @@ use rioc::proto::{
         Refused, //
     },
     slot::{
-        Life,
         Slot,
         Stored,
         NONE, //
@@ -29,13 +34,14 @@ use rioc::proto::{
         ObjectId,
         Piece,
         Span,
-        BLOCK_BYTES,
-        IO_BYTES_MAX, //
+        BLOCK_BYTES, //
     },
 };
 
 use crate::store::{
     Block,
+    Objects,
+    Storage,
     Store, //
 };
 
@@ -62,10 +68,10 @@ pub(crate) enum Op {
 }
 
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct World<S = Store> {
     pub(crate) index: Memory,
-    pub(crate) store: Store,
-    pub(crate) objects: BTreeMap<ObjectId, Vec<u8>>,
+    pub(crate) store: S,
+    pub(crate) objects: Objects,
     /// What a log has kept.
     table: Vec<Entry>,
     /// The number of the operation, which what it writes is made of.
@@ -93,9 +99,15 @@ fn pattern(step: u64, at: usize) -> u8 {
 
 impl World {
     pub(crate) fn new(slots: usize) -> Self {
+        Self::with(slots, Store::default())
+    }
+}
+
+impl<S: Storage> World<S> {
+    pub(crate) fn with(slots: usize, store: S) -> Self {
         Self {
             index: Index::new(vec![Slot::Free(NONE); slots], vec![NONE; 4], [7, 11]),
-            store: Store::default(),
+            store,
             objects: BTreeMap::new(),
             table: vec![[0; ENTRY_BYTES]; slots],
             step: 0,
@@ -109,8 +121,8 @@ impl World {
     }
 
     /// Puts a piece over an old block.
-    fn merge(&self, old: Option<&Block>, piece: &Piece, new: &[u8]) -> Block {
-        let mut block = old.copied().unwrap_or([0; BLOCK_BYTES as usize]);
+    fn merge(&self, old: Option<Block>, piece: &Piece, new: &[u8]) -> Block {
+        let mut block = old.unwrap_or([0; BLOCK_BYTES as usize]);
         block[piece.from as usize..piece.to as usize].copy_from_slice(new);
         block
     }
@@ -143,6 +155,7 @@ impl World {
         }
         let bytes = self.objects.entry(id(object)).or_default();
         put_bytes(bytes, span.offset() as usize, &data);
+        self.note_up_to(WRITE_CHANGES_MAX);
         done
     }
 
@@ -177,10 +190,10 @@ impl World {
         let places = edges.map(|edge| {
             let edge = edge?;
             let zeroes = [0; BLOCK_BYTES as usize];
-            let new = edge.new.map_or(zeroes, |new| *self.store.get(&new, 0));
+            let new = edge.new.map_or(zeroes, |new| self.store.get(&new, 0));
             let new = &new[edge.written.from as usize..edge.written.to as usize];
-            let old = edge.old.map(|old| *self.store.get(&old, 0));
-            let block = self.merge(old.as_ref(), &edge.written, new);
+            let old = edge.old.map(|old| self.store.get(&old, 0));
+            let block = self.merge(old, &edge.written, new);
             Some(self.store.put(&block))
         });
         let to = (id(destination), offset, creates);
@@ -338,17 +351,38 @@ impl World {
     /// Carries out all steps of what objects were made shorter by.
     fn trim(&mut self) {
         for slot in 0..self.index.slots().count() {
-            while !self.index.trim(slot, &mut self.store) {}
+            while !self.index.trim(slot, &mut self.store) {
+                self.note();
+            }
+            self.note();
         }
     }
 
+    /// Power has failed: there are other objects, and another index.
+    pub(crate) fn crashed(&mut self, index: Memory, objects: Objects) {
+        (self.index, self.objects) = (index, objects);
+        let entries = (0..self.table.len() as u32).map(|slot| self.index.entry(slot));
+        self.table = entries.collect();
+        self.check(false);
+        self.note();
+        self.trim();
+    }
+
     /// Keeps what the log would: nothing else has changed.
-    fn note(&mut self) {
-        for slot in std::mem::take(&mut self.store.changed) {
+    pub(crate) fn note(&mut self) {
+        self.note_up_to(CHANGES_MAX);
+    }
+
+    fn note_up_to(&mut self, changes_max: usize) {
+        let changed: BTreeSet<_> = self.store.take_changed().into_iter().collect();
+        assert!(changed.len() <= changes_max);
+        for slot in changed {
             self.table[slot as usize] = self.index.entry(slot);
         }
         let entries = (0..self.table.len() as u32).map(|slot| self.index.entry(slot));
         assert!(entries.eq(self.table.iter().copied()));
+        let entry = |slot| self.index.entry(slot);
+        self.store.settle(&self.objects, &entry);
     }
 
     /// Makes an index of what the log has kept.
@@ -368,7 +402,7 @@ impl World {
             for skipped in 0..part.blocks {
                 let bytes = part.source.map(|source| self.store.get(&source, skipped));
                 let piece = span.piece(block);
-                let bytes = bytes.copied().unwrap_or([0; BLOCK_BYTES as usize]);
+                let bytes = bytes.unwrap_or([0; BLOCK_BYTES as usize]);
                 all.extend(&bytes[piece.from as usize..piece.to as usize]);
                 block += 1;
             }
@@ -377,93 +411,19 @@ impl World {
         all
     }
 
-    /// Compares all objects of an index with the arrays.
-    fn compare(&self, index: &mut Memory) {
-        let mut ends = Store::default();
-        for (object, bytes) in &self.objects {
-            let stat = index.stat(*object).unwrap();
-            assert_eq!(stat.size, bytes.len() as u64);
-            for (at, expected) in (0..).zip(bytes.chunks(IO_BYTES_MAX as usize)) {
-                let span = Span::new(at * IO_BYTES_MAX, expected.len() as u64).unwrap();
-                let reading = index.read(*object, &span).unwrap();
-                assert!(self.content(&reading) == expected, "{object:?} at {at}");
-                index.end_read(reading, &mut ends);
-            }
-        }
-        assert!(ends.changed.is_empty());
-        let (mut listed, mut cursor) = (BTreeSet::new(), Some(0));
-        while let Some(at) = cursor {
-            let mut names = [ObjectId::default(); 3];
-            let (count, next) = index.list(at, &mut names);
-            names[..count]
-                .iter()
-                .for_each(|name| assert!(listed.insert(*name)));
-            cursor = next;
-        }
-        assert!(listed.iter().eq(self.objects.keys()));
-    }
-
-    /// Checks that counts are right, and that no block is lost.
-    fn check_slots(&self, has_reads: bool) {
-        let (slots, mut references) = (self.index.slots(), BTreeMap::new());
-        let (mut free, mut blocks, mut places) = (0, 0, BTreeMap::new());
-        let mut per_object = BTreeMap::<u32, u32>::new();
-        for number in 0..slots.count() {
-            match *slots.get(number).unwrap() {
-                Slot::Free(_) => free += 1,
-                Slot::Range(range) => {
-                    *references.entry(range.extent).or_insert(0) += 1;
-                    *per_object.entry(range.object).or_insert(0) += u32::from(range.blocks);
-                    let object = slots.object(range.object).unwrap();
-                    let end = object.size.div_ceil(BLOCK_BYTES) as u32;
-                    assert!(
-                        range.end() <= end || object.is_shrinking || object.life == Life::Doomed
-                    );
-                }
-                _ => (),
-            }
-        }
-        for number in 0..slots.count() {
-            if let Some(extent) = slots.extent(number) {
-                let known = references.get(&number).copied().unwrap_or(0);
-                assert_eq!(extent.references, known);
-                assert!(known > 0 || (has_reads && extent.pins > 0));
-                assert!(extent.pins == 0 || has_reads);
-                places.insert(extent.stored.place, usize::from(extent.blocks));
-                blocks += u64::from(extent.blocks);
-            }
-            if let Some(object) = slots.object(number) {
-                let known = per_object.get(&number).copied().unwrap_or(0);
-                assert_eq!(object.blocks, known);
-            }
-        }
-        let usage = self.index.usage();
-        assert_eq!(free, slots.free_count());
-        assert_eq!(
-            free + usage.objects + usage.ranges + usage.extents,
-            slots.count()
-        );
-        assert_eq!(blocks, usage.blocks);
-        assert!(places.into_iter().eq(self.store.places()));
-    }
-
-    /// Compares everything, here and after a crash at this moment.
-    pub(crate) fn check(&self, has_reads: bool) {
-        self.check_slots(has_reads);
-        self.compare(&mut self.index.clone());
-        self.compare(&mut self.restored());
-    }
-
     /// Removes all, and looks for what is left.
     pub(crate) fn end(mut self, held: Vec<Held>) {
         held.into_iter().for_each(|held| self.end_read(held));
         for object in std::mem::take(&mut self.objects).into_keys() {
             self.index.delete(object, &mut self.store).unwrap();
+            self.note();
         }
-        while self.index.reap(&mut self.store) {}
+        while self.index.reap(&mut self.store) {
+            self.note();
+        }
         self.note();
         assert_eq!(self.index.slots().free_count(), self.index.slots().count());
-        assert_eq!(self.store.places().count(), 0);
+        assert_eq!(self.store.places().len(), 0);
     }
 }
 
