@@ -77,11 +77,20 @@ const _: () = assert!(size_of::<Wire>() == HEAD_BYTES);
 pub enum Kind {
     /// Over all columns of members that live: any two give the third.
     Striped,
-    /// The same body on two members.
+    /// The same body on two members; in a log on one member, on that.
     Mirror,
 }
 
 impl Kind {
+    /// Returns the way in which a batch is on all members.
+    pub const fn over_all(layout: &Layout) -> Self {
+        if layout.is_single() {
+            Self::Mirror
+        } else {
+            Self::Striped
+        }
+    }
+
     /// Returns how many columns must be whole.
     pub const fn columns_needed(self) -> usize {
         match self {
@@ -144,7 +153,9 @@ impl Head {
             Members::from_bits(wire.used)?,
         );
         let is_used_well = match kind {
+            Kind::Striped if layout.is_single() => false,
             Kind::Striped => used == live && live.count() >= DATA_COLUMNS,
+            Kind::Mirror if layout.is_single() => used == layout.members() && live == used,
             Kind::Mirror => used.is_within(live) && used.count() == 2,
         };
         let parts = layout.parts();

@@ -37,11 +37,16 @@ pub struct Epoch {
 impl Epoch {
     /// Returns the first epoch of an array.
     pub const fn first(id: u64) -> Self {
+        Self::first_of(id, Members::ALL)
+    }
+
+    /// Returns the first epoch of a log on these members.
+    pub(crate) const fn first_of(id: u64, members: Members) -> Self {
         Self {
             id,
             parent: 0,
             incarnation: 0,
-            failed: Members::NONE,
+            failed: Members::ALL.minus(members),
         }
     }
 
@@ -138,6 +143,15 @@ impl fmt::Display for NoQuorum {
 ///
 /// Returns that there is none.
 pub fn choose(held: &Held) -> Result<Choice, NoQuorum> {
+    choose_by(held, QUORUM)
+}
+
+/// Chooses an epoch, of a log whose epochs count with so many members: that of one member is alone.
+///
+/// # Errors
+///
+/// Returns that there is none.
+pub(crate) fn choose_by(held: &Held, quorum: usize) -> Result<Choice, NoQuorum> {
     let with = |test: &dyn Fn(&Epoch) -> bool| -> Members {
         let each = (0..MEMBERS).zip(held);
         each.filter(|(_, epoch)| epoch.as_ref().is_some_and(test))
@@ -150,7 +164,7 @@ pub fn choose(held: &Held) -> Result<Choice, NoQuorum> {
         let behind = with(&|other| other != epoch && other.id == epoch.parent).and(in_sync);
         let current = holders.or(behind);
         let is_possible =
-            current.count() >= QUORUM && (holders.count() >= QUORUM || current == in_sync);
+            current.count() >= quorum && (holders.count() >= quorum || current == in_sync);
         is_possible.then_some(Choice {
             epoch: *epoch,
             in_sync: current,

@@ -6,7 +6,12 @@ use core::fmt;
 
 use super::{
     collect::RESERVE_MIN,
-    members::DATA_COLUMNS, //
+    members::{
+        Members,
+        DATA_COLUMNS,
+        MEMBERS, //
+    },
+    table::page_members, //
 };
 
 /// The bytes from one slot of the superblock to the next one.
@@ -83,13 +88,20 @@ pub struct Place {
     pub unit: u32,
 }
 
-/// A layout that is possible.
+/// A layout that is possible: of an array, or of a log on one member.
+///
+/// On one member there is no parity. All batches are mirrors, of one copy, and the members that
+/// there are not have failed, in each epoch.
 ///
 /// # Invariants
 ///
 /// The parts are in their ranges, and no offset on a member is beyond 2^63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Layout(Parts);
+pub struct Layout {
+    parts: Parts,
+    /// Whether it is of one member.
+    is_single: bool,
+}
 
 impl Layout {
     /// Checks the parts.
@@ -98,6 +110,19 @@ impl Layout {
     ///
     /// Returns the number that is not possible.
     pub fn new(parts: Parts) -> Result<Self, Misfit> {
+        Self::of(parts, false)
+    }
+
+    /// Checks the parts of a log on one member.
+    ///
+    /// # Errors
+    ///
+    /// Returns the number that is not possible.
+    pub fn single(parts: Parts) -> Result<Self, Misfit> {
+        Self::of(parts, true)
+    }
+
+    fn of(parts: Parts, is_single: bool) -> Result<Self, Misfit> {
         let is_power = |n: u32, range: &core::ops::RangeInclusive<u32>| {
             n.is_power_of_two() && range.contains(&n)
         };
@@ -117,43 +142,86 @@ impl Layout {
         let data_bytes = u64::from(parts.unit_bytes)
             .saturating_mul(parts.segment_units.into())
             .saturating_mul(parts.segments.into())
-            .saturating_mul(DATA_COLUMNS as u64);
+            .saturating_mul(if is_single { 1 } else { DATA_COLUMNS as u64 });
         if parts.segments < SEGMENTS_MIN || data_bytes > DATA_BYTES_MAX {
             return Err(Misfit::Segments(parts.segments));
         }
         // INVARIANT: The table has at most 2^40 + 2^32 words, in pages of at least 14 words.
-        Ok(Self(parts))
+        Ok(Self { parts, is_single })
+    }
+
+    /// Whether it is of one member.
+    pub const fn is_single(&self) -> bool {
+        self.is_single
+    }
+
+    /// Returns the members.
+    pub const fn members(&self) -> Members {
+        if self.is_single {
+            Members::of(0)
+        } else {
+            Members::ALL
+        }
+    }
+
+    /// Returns the fewest members that are written, and in sync: those that have a batch whole.
+    pub const fn members_needed(&self) -> usize {
+        if self.is_single {
+            1
+        } else {
+            DATA_COLUMNS
+        }
+    }
+
+    /// Returns how many data columns and members there are.
+    pub(crate) const fn shape(&self) -> (usize, usize) {
+        if self.is_single {
+            (1, 1)
+        } else {
+            (DATA_COLUMNS, MEMBERS)
+        }
+    }
+
+    /// Returns the members that have a page of the table.
+    pub fn page_members(&self, page: u64) -> Members {
+        if self.is_single {
+            self.members()
+        } else {
+            page_members(page)
+        }
     }
 
     /// Returns the parts.
     pub const fn parts(&self) -> &Parts {
-        &self.0
+        &self.parts
     }
 
     /// Returns the bytes of a unit.
     pub const fn unit_bytes(&self) -> usize {
-        self.0.unit_bytes as usize
+        self.parts.unit_bytes as usize
     }
 
     /// Returns the bytes of a segment on a member.
     pub fn segment_bytes(&self) -> u64 {
-        u64::from(self.0.unit_bytes).saturating_mul(self.0.segment_units.into())
+        u64::from(self.parts.unit_bytes).saturating_mul(self.parts.segment_units.into())
     }
 
     /// Returns the units of the longest column of a batch.
     pub fn column_units_max(&self) -> u32 {
-        let most = (COLUMN_BYTES_MAX as u32).checked_div(self.0.unit_bytes);
-        most.unwrap_or_default().min(self.0.segment_units)
+        let most = (COLUMN_BYTES_MAX as u32).checked_div(self.parts.unit_bytes);
+        most.unwrap_or_default().min(self.parts.segment_units)
     }
 
     /// Returns the words of the table: the entries, and one for each segment.
     pub fn words(&self) -> u64 {
-        self.0.entries.saturating_add(self.0.segments.into())
+        self.parts
+            .entries
+            .saturating_add(self.parts.segments.into())
     }
 
     /// Returns the words of a page of the table.
     pub fn page_words(&self) -> usize {
-        (self.0.page_bytes as usize).saturating_sub(PAGE_HEAD_BYTES) / WORD_BYTES
+        (self.parts.page_bytes as usize).saturating_sub(PAGE_HEAD_BYTES) / WORD_BYTES
     }
 
     /// Returns the pages of the table.
@@ -173,7 +241,7 @@ impl Layout {
         let pages = u64::from(area % AREAS).saturating_mul(self.pages());
         let bytes = pages
             .saturating_add(page)
-            .saturating_mul(self.0.page_bytes.into());
+            .saturating_mul(self.parts.page_bytes.into());
         u64::from(SLOTS)
             .saturating_mul(SLOT_BYTES)
             .saturating_add(bytes)
@@ -188,13 +256,13 @@ impl Layout {
 
     /// Returns where a place is on a member, in bytes; `None` if it is in no segment.
     pub fn at(&self, place: Place) -> Option<u64> {
-        let is_there = place.segment < self.0.segments && place.unit < self.0.segment_units;
-        let bytes = u64::from(place.unit).saturating_mul(self.0.unit_bytes.into());
+        let is_there = place.segment < self.parts.segments && place.unit < self.parts.segment_units;
+        let bytes = u64::from(place.unit).saturating_mul(self.parts.unit_bytes.into());
         is_there.then(|| self.segment(place.segment).saturating_add(bytes))
     }
 
     /// Returns the bytes that a member must have.
     pub fn end_bytes(&self) -> u64 {
-        self.segment(self.0.segments)
+        self.segment(self.parts.segments)
     }
 }

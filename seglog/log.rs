@@ -246,7 +246,7 @@ impl Log {
     ) -> Result<Begun, Wait> {
         let has_numbers = self.cursor.sequence < NUMBER_MAX
             && self.cursor.segment_sequence < SEGMENT_SEQUENCE_MAX;
-        if self.live.count() < DATA_COLUMNS || !has_numbers {
+        if self.live.count() < self.layout.members_needed() || !has_numbers {
             return Err(Wait::Stopped);
         }
         if !self.failing.is_empty() {
@@ -366,7 +366,7 @@ impl Log {
 
     /// Whether something may be acknowledged at all.
     fn may_acknowledge(&self) -> bool {
-        self.failing.is_empty() && self.live.count() >= DATA_COLUMNS
+        self.failing.is_empty() && self.live.count() >= self.layout.members_needed()
     }
 
     /// Takes the oldest batch in flight if it can be acknowledged.

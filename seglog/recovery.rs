@@ -25,7 +25,7 @@ use super::{
     cursor::Cursor,
     devices::Devices,
     epoch::{
-        choose,
+        choose_by,
         Choice,
         Epoch,
         Held,
@@ -52,7 +52,6 @@ use super::{
     table::{
         lose,
         note_batch,
-        page_members,
         read_page,
         Table, //
     },
@@ -116,7 +115,8 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             return Err(Fault::OtherArray(other.member));
         }
         let held: Held = superblocks.map(|superblock| superblock.map(|s| s.epoch));
-        let mut choice = choose(&held).map_err(Fault::NoQuorum)?;
+        let quorum = first.layout.members_needed();
+        let mut choice = choose_by(&held, quorum).map_err(Fault::NoQuorum)?;
         for superblock in superblocks.iter().flatten() {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
@@ -201,7 +201,8 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             let [to, _, _] = &mut self.chain.columns;
             let to = to.get_mut(..page_bytes).ok_or(Fault::Scratch)?;
             let mut is_there = false;
-            for member in page_members(page).and(self.choice.in_sync).iter() {
+            let members = self.chain.layout.page_members(page);
+            for member in members.and(self.choice.in_sync).iter() {
                 let is_read = !is_there && self.chain.devices.read(member, at, to).is_ok();
                 is_there |=
                     is_read && read_page(to, (page, &self.start), table, with, self.chain.crc);
@@ -219,6 +220,23 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
     ///
     /// Returns why the log cannot be used. Nothing was written.
     pub fn walk(&mut self, table: &mut impl Table) -> Result<(), Fault<D::Error>> {
+        let (layout, crc) = (self.chain.layout, self.chain.crc);
+        self.walk_by(table, |table, of, column| {
+            record::assign(table, of, column, &layout, crc)
+        })
+    }
+
+    /// Does so for a user whose bodies have something else than records: `assign` gets each data
+    /// column, its head included.
+    ///
+    /// # Errors
+    ///
+    /// Returns what [`Self::walk`] does.
+    pub fn walk_by<T: Table>(
+        &mut self,
+        table: &mut T,
+        mut assign: impl FnMut(&mut T, (&Head, usize), &[u8]) -> Result<(), record::Malformed>,
+    ) -> Result<(), Fault<D::Error>> {
         self.load_table(table)?;
         let mut cursor = self.start.cursor;
         let mut opened = None;
@@ -227,10 +245,9 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         let last_use = cursor.segment_sequence.saturating_add(last_use);
         while let Some(accepted) = self.chain.next(&cursor)? {
             let head = &accepted.head;
+            let sequence = head.sequence;
             if head.segment_sequence > last_use {
-                return Err(Fault::Endless {
-                    sequence: head.sequence,
-                });
+                return Err(Fault::Endless { sequence });
             }
             opened = (head.incarnation > cursor.incarnation).then_some(cursor);
             for column in head.data_columns() {
@@ -240,16 +257,8 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                     .get(member_of(head.place.segment, column));
                 let bytes = of.and_then(|bytes| bytes.get(..head.column_bytes(&self.chain.layout)));
                 let bytes = bytes.ok_or(Fault::Scratch)?;
-                record::assign(
-                    table,
-                    (head, column),
-                    bytes,
-                    &self.chain.layout,
-                    self.chain.crc,
-                )
-                .map_err(|record::Malformed| Fault::Malformed {
-                    sequence: head.sequence,
-                })?;
+                assign(table, (head, column), bytes)
+                    .map_err(|record::Malformed| Fault::Malformed { sequence })?;
             }
             let members = head.live.and(self.choice.in_sync);
             note_batch(table, head, members, &self.chain.layout);
@@ -456,7 +465,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             .chain
             .crc
             .crc32c(bytes.get(HEAD_BYTES..).unwrap_or_default());
-        let batch = (Kind::Striped, live, 1);
+        let batch = (Kind::over_all(&self.chain.layout), live, 1);
         let begun = log.begin(batch, [body; MEMBERS], Some(free), self.chain.crc);
         let begun = begun.map_err(|_: Wait| Fault::NoSegment)?;
         let (head, _) = begun.head.bytes(self.chain.tag, self.chain.crc);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The log of segments: an array of members, of which one may be lost, that is written like a tape.
+//! The log of segments: an array of members, of which one may be lost, that is written like a tape;
+//! or one member alone, without parity.
 //!
 //! ```text
 //! superblock slot 0 | slot 1 | table area 0 | table area 1 | segment 0 | segment 1 | ...

@@ -61,7 +61,24 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
     /// # Errors
     ///
     /// Returns that a word of the table is not possible.
-    pub fn count(mut memory: S, table: &impl Table, layout: &Layout) -> Result<Self, Malformed> {
+    pub fn count(memory: S, table: &impl Table, layout: &Layout) -> Result<Self, Malformed> {
+        let mut segments = Self::known(memory, table, layout)?;
+        for index in 0..layout.parts().entries {
+            if let Some(spot) = Entry::from_word(table.word(index)).spot(layout)? {
+                let is_there = segments.add(spot.segment, spot.share_bytes());
+                is_there.then_some(()).ok_or(Malformed)?;
+            }
+        }
+        Ok(segments)
+    }
+
+    /// Knows the uses of segments, after an assembly; what is live its user [`add`](Self::add)s.
+    /// `memory` has as many elements as the layout has segments.
+    ///
+    /// # Errors
+    ///
+    /// Returns that a word of the table is not possible.
+    pub fn known(mut memory: S, table: &impl Table, layout: &Layout) -> Result<Self, Malformed> {
         let entries = layout.parts().entries;
         for (segment, index) in memory.as_mut().iter_mut().zip(entries..layout.words()) {
             let known = SegmentUse::from_word(table.word(index)).ok_or(Malformed)?;
@@ -71,19 +88,32 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
                 ..Segment::default()
             };
         }
-        let mut segments = Self {
+        Ok(Self {
             all: memory,
             live_bytes: 0,
+        })
+    }
+
+    /// Counts something live in a segment; returns whether there is such a segment.
+    pub fn add(&mut self, segment: u32, bytes: u64) -> bool {
+        let Some(segment) = self.get(segment) else {
+            return false;
         };
-        for index in 0..entries {
-            if let Some(spot) = Entry::from_word(table.word(index)).spot(layout)? {
-                let segment = segments.get(spot.segment).ok_or(Malformed)?;
-                segment.live = segment.live.saturating_add(1);
-                segment.bytes = segment.bytes.saturating_add(spot.share_bytes());
-                segments.live_bytes = segments.live_bytes.saturating_add(spot.share_bytes());
-            }
-        }
-        Ok(segments)
+        segment.live = segment.live.saturating_add(1);
+        segment.bytes = segment.bytes.saturating_add(bytes);
+        self.live_bytes = self.live_bytes.saturating_add(bytes);
+        true
+    }
+
+    /// Counts something in a segment as live no more, since the batch of this number.
+    pub fn remove(&mut self, segment: u32, bytes: u64, batch: u64) {
+        let Some(segment) = self.get(segment) else {
+            return;
+        };
+        segment.live = segment.live.saturating_sub(1);
+        segment.bytes = segment.bytes.saturating_sub(bytes);
+        segment.emptied_by = batch;
+        self.live_bytes = self.live_bytes.saturating_sub(bytes);
     }
 
     /// Returns the bytes of the records that are live, in all segments.
@@ -125,19 +155,10 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
     /// An entry is assigned by a batch that is acknowledged.
     pub fn assign(&mut self, (old, new): (Entry, Entry), batch: u64, layout: &Layout) {
         if let Ok(Some(spot)) = new.spot(layout) {
-            if let Some(segment) = self.get(spot.segment) {
-                segment.live = segment.live.saturating_add(1);
-                segment.bytes = segment.bytes.saturating_add(spot.share_bytes());
-                self.live_bytes = self.live_bytes.saturating_add(spot.share_bytes());
-            }
+            self.add(spot.segment, spot.share_bytes());
         }
         if let Ok(Some(spot)) = old.spot(layout) {
-            if let Some(segment) = self.get(spot.segment) {
-                segment.live = segment.live.saturating_sub(1);
-                segment.bytes = segment.bytes.saturating_sub(spot.share_bytes());
-                segment.emptied_by = batch;
-                self.live_bytes = self.live_bytes.saturating_sub(spot.share_bytes());
-            }
+            self.remove(spot.segment, spot.share_bytes(), batch);
         }
     }
 

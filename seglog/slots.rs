@@ -64,8 +64,8 @@ pub(crate) fn superblocks<D: Devices>(
     superblocks: &mut [Option<Superblock>; MEMBERS],
     crc: &impl Checksum,
 ) -> Result<bool, Fault<D::Error>> {
-    let is_sure = is_forced || present == Members::ALL;
     let (mut hiding, mut alone) = (Members::NONE, Members::NONE);
+    let mut layout = None;
     for (member, to) in (0..MEMBERS).zip(superblocks) {
         if present.contains(member) {
             let [one, other] = read(devices, member, crc).map_err(|e| Fault::Io(member, e))?;
@@ -78,14 +78,19 @@ pub(crate) fn superblocks<D: Devices>(
             }
             let found = newer(one, other).map_err(|why| Fault::Superblock(member, why))?;
             check(devices, member, &found)?;
+            layout = Some(found.layout);
             *to = Some(found);
         }
     }
+    let all = layout.map_or(Members::ALL, |layout| layout.members());
+    let is_sure = is_forced || present == all;
+    // What one slot knew that is gone, no other member of a log on one knows.
+    let few = layout.map_or(1, |layout| layout.members_needed().saturating_sub(1));
     match hiding.iter().next() {
         Some(member) if !is_sure => Err(Fault::Unsure(member)),
         hiding => {
-            let is_unsure = present != Members::ALL && hiding.is_some();
-            Ok(is_unsure || alone.count() > 1)
+            let is_unsure = present != all && hiding.is_some();
+            Ok(is_unsure || alone.count() > few)
         }
     }
 }

@@ -144,7 +144,7 @@ impl fmt::Display for Refusal {
             } => write!(
                 f,
                 "its array has {members} members, {data_columns} of them for data; \
-                 {MEMBERS} and {DATA_COLUMNS} are supported"
+                 {MEMBERS} and {DATA_COLUMNS} are supported, and one alone"
             ),
             Self::Layout(misfit) => write!(f, "its superblock makes no sense: {misfit}"),
             Self::Number(what) => write!(f, "its superblock makes no sense: {what}"),
@@ -197,7 +197,7 @@ impl Superblock {
             tag,
             member,
             layout,
-            epoch: Epoch::first(epoch),
+            epoch: Epoch::first_of(epoch, layout.members()),
             start: Start {
                 generation: 0,
                 area: 0,
@@ -232,7 +232,7 @@ impl Superblock {
         if wire.reserved.iter().any(|byte| *byte != 0) {
             return Err(Refusal::OtherVersion(version));
         }
-        if usize::from(wire.data_columns) != DATA_COLUMNS || usize::from(wire.members) != MEMBERS {
+        if wire.is_single().is_none() {
             return Err(Refusal::Shape {
                 data_columns: wire.data_columns,
                 members: wire.members,
@@ -296,12 +296,13 @@ impl Superblock {
     /// Returns its bytes, for [`Self::slot`]. They are to be durable when the write has ended.
     pub fn bytes(&self, crc: &impl Checksum) -> [u8; SUPERBLOCK_BYTES] {
         let (parts, cursor) = (self.layout.parts(), &self.start.cursor);
+        let (data_columns, members) = self.layout.shape();
         let mut wire = Wire {
             magic: MAGIC,
             version: U16::new(VERSION),
-            data_columns: DATA_COLUMNS as u8,
-            members: MEMBERS as u8,
-            // CAST: Below MEMBERS.
+            // CAST: At most MEMBERS.
+            data_columns: data_columns as u8,
+            members: members as u8,
             member: self.member as u8,
             failed: self.epoch.failed.bits(),
             area: self.start.area,
@@ -377,15 +378,29 @@ impl Wire {
         crc.crc32c(copy.as_bytes())
     }
 
+    /// Whether it is of a log on one member; `None` if its shape is not supported.
+    fn is_single(&self) -> Option<bool> {
+        match (usize::from(self.data_columns), usize::from(self.members)) {
+            (1, 1) => Some(true),
+            (DATA_COLUMNS, MEMBERS) => Some(false),
+            _ => None,
+        }
+    }
+
     fn checked(&self, slot: u8) -> Result<Superblock, Refusal> {
-        let layout = Layout::new(Parts {
+        let parts = Parts {
             unit_bytes: self.unit_bytes.get(),
             segment_units: self.segment_units.get(),
             segments: self.segments.get(),
             page_bytes: self.page_bytes.get(),
             entries: self.entries.get(),
-        })
-        .map_err(Refusal::Layout)?;
+        };
+        let layout = if self.is_single() == Some(true) {
+            Layout::single(parts)
+        } else {
+            Layout::new(parts)
+        };
+        let layout = layout.map_err(Refusal::Layout)?;
         let failed = Members::from_bits(self.failed);
         let member = usize::from(self.member);
         let cursor = Cursor {
@@ -424,14 +439,20 @@ impl Wire {
 
     /// Checks each number by itself.
     fn check_numbers(&self, slot: u8, cursor: &Cursor, layout: &Layout) -> Result<(), Refusal> {
-        let failed = Members::from_bits(self.failed);
+        let in_sync = Members::from_bits(self.failed).map(|f| Members::ALL.minus(f));
+        let is_enough = |in_sync: Members| {
+            in_sync.is_within(layout.members()) && in_sync.count() >= layout.members_needed()
+        };
         let member = usize::from(self.member);
         let parts = layout.parts();
         let is_number = |n: u64| n <= NUMBER_MAX;
         let rules = [
-            (member < MEMBERS, "the number of the member"),
             (
-                failed.is_some_and(|f| f.count() < DATA_COLUMNS),
+                layout.members().contains(member),
+                "the number of the member",
+            ),
+            (
+                in_sync.is_some_and(is_enough),
                 "the members that have failed",
             ),
             (

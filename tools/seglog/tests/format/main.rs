@@ -14,6 +14,7 @@ mod liars;
 mod members;
 mod order;
 mod reading;
+mod single;
 mod tables;
 mod vectors;
 
