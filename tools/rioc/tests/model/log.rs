@@ -37,6 +37,7 @@ use rioc::proto::{
 };
 
 use crate::{
+    crash::Logged,
     random::Random,
     store::{
         Block,
@@ -53,7 +54,7 @@ impl Checksum for Crc {
     }
 }
 
-pub(crate) const SEGMENTS: usize = 11;
+const SEGMENTS: usize = 11;
 const SEGMENT_BYTES: usize = 20 * TAGGED_BYTES;
 /// The head of a batch, which is `seglog`'s.
 const HEAD_BYTES: usize = 96;
@@ -125,8 +126,8 @@ pub(crate) struct Log {
     changed: Vec<u32>,
     random: Random,
     mistake: Mistake,
-    pub(crate) is_full: bool,
-    pub(crate) reused: u64,
+    is_full: bool,
+    reused: u64,
 }
 
 impl Log {
@@ -168,6 +169,10 @@ impl Log {
             && (segment.last == 0 || is_passed || self.mistake == Mistake::ReusedBeforeDump)
     }
 
+    fn free_segments(&self) -> usize {
+        (0..SEGMENTS).filter(|number| self.is_free(*number)).count()
+    }
+
     /// Begins the body of the next batch, in this segment or in a free one.
     fn open(&mut self) {
         let needed = HEAD_BYTES + BLOCKS * TAGGED_BYTES + CHANGES_MAX * 36;
@@ -195,8 +200,39 @@ impl Log {
         self.is_full = false;
     }
 
-    /// Makes sure that there is room for an operation; returns whether there is.
-    pub(crate) fn prepare(&mut self, objects: &Objects, entry: &dyn Fn(u32) -> Entry) -> bool {
+    /// The next life of the log, behind batch `end`, in a segment of its own.
+    fn begin_again(&mut self, slots: &[Slot], end: u64) {
+        (self.durable, self.sequence) = (end, end + 1);
+        (self.next_dump, self.body) = (None, None);
+        self.changed.clear();
+        self.live.clear();
+        for segment in &mut self.segments {
+            *segment = Segment::default();
+        }
+        for batch in &self.batches {
+            self.segments[batch.segment].last = batch.sequence;
+        }
+        for slot in slots {
+            if let Slot::Extent(extent) = slot {
+                let segment = extent.stored.place as usize / SEGMENT_BYTES;
+                self.segments[segment].live += 1;
+                self.live.insert(extent.stored.place, extent.blocks.into());
+            }
+        }
+        // A segment is always left for this.
+        let free = (0..SEGMENTS).find(|number| *number != self.at.0 && self.is_free(*number));
+        match free {
+            Some(free) => {
+                self.at = (free, 0);
+                self.open();
+            }
+            None => self.is_full = true,
+        }
+    }
+}
+
+impl Logged for Log {
+    fn prepare(&mut self, _moves: bool, objects: &Objects, entry: &dyn Fn(u32) -> Entry) -> bool {
         let has_room = |body: &Body<Vec<u8>, Vec<u32>>| body.has_room(BLOCKS, CHANGES_MAX);
         if !self.body.as_ref().is_some_and(has_room) {
             self.close(objects, entry);
@@ -207,33 +243,25 @@ impl Log {
         self.body.is_some()
     }
 
-    /// Ends the batch and begins the next one.
-    pub(crate) fn close(&mut self, objects: &Objects, entry: &dyn Fn(u32) -> Entry) {
-        let Some(body) = self.body.take_if(|body| !body.is_empty()) else {
-            return;
-        };
-        let (mut bytes, used) = body.finish(entry).unwrap();
-        bytes.truncate(used);
-        let (segment, at) = self.at;
-        self.batches.push_back(Batch {
-            sequence: self.sequence,
-            segment,
-            place: (segment * SEGMENT_BYTES + at + HEAD_BYTES) as u64,
-            bytes: Rc::new(bytes),
-            objects: objects.clone(),
-        });
-        // An empty segment may stay so.
-        if self.segments[segment].live == 0 {
-            self.segments[segment].emptied_by = self.sequence;
-        }
-        self.at.1 += (HEAD_BYTES + used).next_multiple_of(512);
-        self.sequence += 1;
-        self.marks.clear();
-        self.open();
+    fn is_low(&self) -> bool {
+        self.is_full || self.free_segments() <= 4
     }
 
-    /// All batches that have begun are durable.
-    pub(crate) fn flush(&mut self) {
+    fn victim(&self) -> Option<usize> {
+        let each = self.segments.iter().enumerate();
+        let movable = each.filter(|(number, segment)| {
+            *number != self.at.0 && segment.live > 0 && segment.last <= self.durable
+        });
+        let least = movable.min_by_key(|(_, segment)| segment.live);
+        let least = least.filter(|_| self.free_segments() > 1);
+        least.map(|(number, _)| number)
+    }
+
+    fn is_in(&self, stored: &Stored, segment: usize) -> bool {
+        stored.place as usize / SEGMENT_BYTES == segment
+    }
+
+    fn flush(&mut self) {
         for batch in self.batches.iter().filter(|b| b.sequence > self.durable) {
             let at = batch.place as usize;
             self.device[at..at + batch.bytes.len()].copy_from_slice(&batch.bytes);
@@ -241,39 +269,7 @@ impl Log {
         self.durable = self.sequence - 1;
     }
 
-    /// A step of a dump: a page, or its end.
-    fn step_dump(&mut self, entry: &dyn Fn(u32) -> Entry) {
-        let slots = self.dump.entries.len();
-        let oldest = self.durable + 1;
-        let dump = self.next_dump.get_or_insert_with(|| Dump {
-            entries: vec![[0; ENTRY_BYTES]; slots],
-            start: oldest,
-            pages: 0,
-            knows: 0,
-        });
-        let from = dump.pages * SLOTS_OF_PAGE;
-        for slot in from..slots.min(from + SLOTS_OF_PAGE) {
-            dump.entries[slot] = entry(slot as u32);
-        }
-        if from < slots {
-            dump.pages += 1;
-            dump.knows = self.sequence;
-            return;
-        }
-        if dump.knows <= self.durable || self.mistake == Mistake::DumpBeforeBatches {
-            let mut dump = self.next_dump.take().unwrap();
-            if self.mistake == Mistake::StartAtEnd {
-                dump.start = oldest;
-            }
-            self.batches
-                .retain(|batch| batch.sequence >= dump.start.min(oldest));
-            self.dump = dump;
-        }
-    }
-
-    /// Power fails: returns the slots that the log and its dump give, and the objects that there
-    /// must be.
-    pub(crate) fn crash(&mut self) -> (Vec<Slot>, Objects) {
+    fn crash(&mut self) -> (Vec<Slot>, Objects) {
         let begun = self
             .batches
             .back()
@@ -322,54 +318,64 @@ impl Log {
         (slots, objects.unwrap_or_default())
     }
 
-    /// The next life of the log, behind batch `end`, in a segment of its own.
-    fn begin_again(&mut self, slots: &[Slot], end: u64) {
-        (self.durable, self.sequence) = (end, end + 1);
-        (self.next_dump, self.body) = (None, None);
-        self.changed.clear();
-        self.live.clear();
-        for segment in &mut self.segments {
-            *segment = Segment::default();
-        }
-        for batch in &self.batches {
-            self.segments[batch.segment].last = batch.sequence;
-        }
-        for slot in slots {
-            if let Slot::Extent(extent) = slot {
-                let segment = extent.stored.place as usize / SEGMENT_BYTES;
-                self.segments[segment].live += 1;
-                self.live.insert(extent.stored.place, extent.blocks.into());
-            }
-        }
-        // A segment is always left for this.
-        let free = (0..SEGMENTS).find(|number| *number != self.at.0 && self.is_free(*number));
-        match free {
-            Some(free) => {
-                self.at = (free, 0);
-                self.open();
-            }
-            None => self.is_full = true,
-        }
-    }
-
-    /// Returns the segment with the fewest extents that are used, and whose batches are durable.
-    pub(crate) fn victim(&self) -> Option<usize> {
-        let each = self.segments.iter().enumerate();
-        let movable = each.filter(|(number, segment)| {
-            *number != self.at.0 && segment.live > 0 && segment.last <= self.durable
+    fn close(&mut self, objects: &Objects, entry: &dyn Fn(u32) -> Entry) {
+        let Some(body) = self.body.take_if(|body| !body.is_empty()) else {
+            return;
+        };
+        let (mut bytes, used) = body.finish(entry).unwrap();
+        bytes.truncate(used);
+        let (segment, at) = self.at;
+        self.batches.push_back(Batch {
+            sequence: self.sequence,
+            segment,
+            place: (segment * SEGMENT_BYTES + at + HEAD_BYTES) as u64,
+            bytes: Rc::new(bytes),
+            objects: objects.clone(),
         });
-        movable
-            .min_by_key(|(_, s)| s.live)
-            .map(|(number, _)| number)
+        // An empty segment may stay so.
+        if self.segments[segment].live == 0 {
+            self.segments[segment].emptied_by = self.sequence;
+        }
+        self.at.1 += (HEAD_BYTES + used).next_multiple_of(512);
+        self.sequence += 1;
+        self.marks.clear();
+        self.open();
     }
 
-    /// Whether an extent is in a segment.
-    pub(crate) fn is_in(&self, stored: &Stored, segment: usize) -> bool {
-        stored.place as usize / SEGMENT_BYTES == segment
+    fn step_dump(&mut self, entry: &dyn Fn(u32) -> Entry) -> bool {
+        let slots = self.dump.entries.len();
+        let oldest = self.durable + 1;
+        let dump = self.next_dump.get_or_insert_with(|| Dump {
+            entries: vec![[0; ENTRY_BYTES]; slots],
+            start: oldest,
+            pages: 0,
+            knows: 0,
+        });
+        let from = dump.pages * SLOTS_OF_PAGE;
+        for slot in from..slots.min(from + SLOTS_OF_PAGE) {
+            dump.entries[slot] = entry(slot as u32);
+        }
+        if from < slots {
+            dump.pages += 1;
+            let is_filled = self.body.as_ref().is_some_and(|body| !body.is_empty());
+            dump.knows = self.sequence - u64::from(!is_filled);
+            return false;
+        }
+        if dump.knows <= self.durable || self.mistake == Mistake::DumpBeforeBatches {
+            let mut dump = self.next_dump.take().unwrap();
+            if self.mistake == Mistake::StartAtEnd {
+                dump.start = oldest;
+            }
+            self.batches
+                .retain(|batch| batch.sequence >= dump.start.min(self.durable));
+            self.dump = dump;
+            return true;
+        }
+        false
     }
 
-    pub(crate) fn free_segments(&self) -> usize {
-        (0..SEGMENTS).filter(|number| self.is_free(*number)).count()
+    fn written(&self) -> u64 {
+        self.reused
     }
 }
 
@@ -430,10 +436,12 @@ impl Storage for Log {
                 self.close(objects, entry);
                 self.flush();
             }
-            5..9 => self.step_dump(entry),
+            5..9 => {
+                self.step_dump(entry);
+            }
             _ => (),
         }
-        self.prepare(objects, entry);
+        self.prepare(false, objects, entry);
     }
 }
 

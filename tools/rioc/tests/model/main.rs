@@ -12,16 +12,19 @@
     reason = "a test fails by panicking"
 )]
 
+mod assembly;
 mod chains;
 mod claims;
 mod clients;
 mod crash;
+mod disk;
 mod full;
 mod large;
 mod lives;
 mod log;
 #[path = "../common/random.rs"]
 mod random;
+mod segments;
 mod small;
 mod store;
 mod world;
