@@ -27,6 +27,7 @@ use rioc::proto::{
 
 use crate::{
     random::Random,
+    targets,
     vectors::hex, //
 };
 
@@ -128,6 +129,24 @@ fn the_longest_write_fits() {
 }
 
 #[test]
+fn room_is_up_to_the_last_byte() {
+    let exactly = BODY_HEAD_BYTES + TAGGED_BYTES + ASSIGNMENT_BYTES;
+    for (bytes, slots, has_room) in [
+        (exactly, 1, true),
+        (exactly - 1, 1, false),
+        (exactly, 0, false),
+    ] {
+        let mut body = Body::new(vec![0; bytes], (0, 1), vec![0; slots]);
+        assert_eq!(body.has_room(1, 1), has_room);
+        let put = body.put([(0, &[7; 4096][..])].into_iter(), &Crc);
+        assert!(put.is_some());
+        body.change(5);
+        let is_whole = body.finish(entry).is_some_and(|(_, used)| used == exactly);
+        assert_eq!(is_whole, has_room);
+    }
+}
+
+#[test]
 fn a_refused_operation_leaves_no_blocks() {
     let mut body = Body::new(vec![0; 9000], (0, 1), vec![0; 4]);
     let block = [7; 4096];
@@ -166,14 +185,6 @@ fn a_body_is_refused_or_assigns() {
                 _ => bytes.truncate(random.below(bytes.len()).max(16)),
             }
         }
-        let mut slots = [Slot::Free(NONE); 4];
-        let is_assigned = body::assign(&mut slots, &bytes).is_ok();
-        let Ok(all) = body::assignments(&bytes) else {
-            assert!(!is_assigned);
-            continue;
-        };
-        assert!(all.clone().count() <= bytes.len() / ASSIGNMENT_BYTES);
-        let is_there = all.clone().all(|(slot, _)| slot < 4);
-        assert!(is_there || !is_assigned);
+        targets::batch(&bytes);
     }
 }

@@ -17,4 +17,5 @@ mod fuzz;
 #[path = "../common/random.rs"]
 mod random;
 mod spans;
+mod targets;
 mod vectors;

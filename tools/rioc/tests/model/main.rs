@@ -25,6 +25,7 @@ mod log;
 #[path = "../common/random.rs"]
 mod random;
 mod segments;
+mod sharing;
 mod small;
 mod store;
 mod world;
