@@ -265,7 +265,7 @@ fn what_was_durable_is_there_after_every_crash_of_seglog() {
 #[test]
 fn a_damaged_slot_of_the_superblock_is_told() {
     let (mut told, mut harmless) = (0, 0);
-    for seed in 0..100 {
+    for seed in 0..1200 {
         let mut random = Random::new(seed + 1);
         let mut world = World::with(SLOTS, OnLog::new(SLOTS, seed + 77, Fault::None));
         world.may_be_full = true;
