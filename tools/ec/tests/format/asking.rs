@@ -69,7 +69,10 @@ fn those_that_are_full_are_waited_for_and_not_those_that_are_slow() {
         for full in [all, Members::of(1), all.minus(one)] {
             let mut asking = Asking::default();
             assert!(asking.hedge(&spot, all, one));
-            assert!(!asking.ask(&spot, all, full).contains(0), "{copy:?} {full:?}");
+            assert!(
+                !asking.ask(&spot, all, full).contains(0),
+                "{copy:?} {full:?}"
+            );
             assert_eq!(asking.ask(&spot, all, Members::NONE), all.minus(one));
         }
         // One that was full when it was to be asked is asked when another is late.
