@@ -23,6 +23,7 @@ pub mod map;
 pub mod memory;
 pub mod message;
 pub mod message_queue;
+pub mod occasion;
 pub mod path_name;
 pub mod path_validation;
 pub mod pi;

@@ -77,7 +77,7 @@ const _: () = assert!(size_of::<Wire>() == HEAD_BYTES);
 pub enum Kind {
     /// Over all columns of members that live: any two give the third.
     Striped,
-    /// The same body on two members; in a log on one member, on that.
+    /// One body on two members; in a log on one member, on that.
     Mirror,
 }
 

@@ -480,11 +480,10 @@ fn refusals(target: &Arc<Target>) -> Result {
     }
     let class = target.io(Op::Flush, 0, |bio| bio.set_ioprio(4 << 13));
     check(class == Err(EINVAL), "there are four priority classes")?;
-    let twice = target.io(Op::Read, 0, |bio| {
-        bio.add_pages(pages.clone(), 0, 512)?;
-        bio.add_pages(pages.clone(), 0, 512)
-    });
-    check(twice == Err(ENOSPC), "a bio has one piece")
+    let piece = |bio: &mut Bio<_>| bio.add_pages(pages.clone(), 0, 512);
+    let twice = target.io(Op::Read, 0, |bio| piece(bio).and(piece(bio)));
+    let both = target.io(Op::Read, 0, |bio| bio.set_len_bytes(512).and(piece(bio)));
+    check([twice, both] == [Err(ENOSPC); 2], "a bio has one piece")
 }
 
 fn read_only() -> Result {

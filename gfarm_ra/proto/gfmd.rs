@@ -206,8 +206,8 @@ impl Gfmd {
 
     /// Returns whether a gfsd is believed that the process `epoch` is gone, as it tells.
     ///
-    /// It may not be so: a gfsd that has lost its own gfmd tells that of each process, also of the
-    /// one that was made because it had told so. Such a one is kept for a while, and the gfsd is
+    /// A gfsd that has lost its own gfmd tells that of each process, also of the one that was made
+    /// because it had told so. The mount keeps such a process for a while, and takes the gfsd for
     /// one that does not work.
     pub fn is_gone(&self, epoch: u32, now_ms: u64) -> bool {
         let lasted_ms = now_ms.saturating_sub(self.joined_ms);

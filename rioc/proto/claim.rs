@@ -8,8 +8,8 @@
 //! of one moment; what a copy reads is one.
 //!
 //! A *lease* is held from its arrival on: operations of other clients that it excludes are refused.
-//! It is answered when those of them have ended that had arrived before. So a lease can end at any
-//! moment, with its client or by an administrator: the next one is not answered before the
+//! The server answers it when those of them have ended that had arrived before. So a lease can end
+//! at any moment, with its client or by an administrator: the next one is not answered before the
 //! operations of the client that had it have ended.
 
 use core::fmt;

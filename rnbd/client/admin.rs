@@ -17,7 +17,6 @@ use rtrs_client::{
 };
 use rtrs_core::proto::permit::AnswerWaits::{
     self,
-    ForDevice,
     ForNothing,
     ForRequests, //
 };
@@ -35,6 +34,10 @@ use crate::{
             Device,
             Server, //
         },
+        occasion::{
+            Occasion,
+            ANSWER_MS, //
+        },
         pi::Wanted,
         wire::{
             AdminMessage,
@@ -46,40 +49,8 @@ use crate::{
     shown::Shown,
 };
 
-/// Time for an answer. RTRS detects a server that is down much earlier.
-pub(super) const TIMEOUT_MS: u32 = 60_000;
-
-/// The reason why a device is opened on the server.
-#[derive(Clone, Copy)]
-pub(super) enum Occasion {
-    /// A user asks for it.
-    Asked,
-    /// An outage has ended. The devices are opened one after the other, and those whose disk is
-    /// silent are tried again: no other is to wait for them for long, and the validation of a path,
-    /// which waits 5 s for its turn, is to have one in between.
-    AfterOutage,
-    /// A new path is asked whether it leads to the server, which has the device open.
-    NewPath,
-}
-
-impl Occasion {
-    const fn waits(self) -> AnswerWaits {
-        match self {
-            Self::Asked | Self::AfterOutage => ForDevice,
-            Self::NewPath => ForNothing,
-        }
-    }
-
-    const fn timeout_ms(self) -> u32 {
-        match self {
-            Self::AfterOutage => 3_000,
-            Self::Asked | Self::NewPath => TIMEOUT_MS,
-        }
-    }
-}
-
 /// Agrees with the server on a protocol version, and gets its identity. The version changes nothing
-/// for a client: servers of version 1 ignore the priority. Sleeps for at most [`TIMEOUT_MS`]; the
+/// for a client: servers of version 1 ignore the priority. Sleeps for at most [`ANSWER_MS`]; the
 /// thread can be killed.
 ///
 /// # Errors
@@ -89,7 +60,7 @@ pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     let mut nonce = [0; size_of::<u64>()];
     random::fill(&mut nonce);
     let nonce = u64::from_ne_bytes(nonce);
-    let response = ask(rtrs, ForNothing, &SessInfo::request(nonce), TIMEOUT_MS)?;
+    let response = ask(rtrs, ForNothing, &SessInfo::request(nonce), ANSWER_MS)?;
     device::parse_sess_info_response(response.as_bytes(), nonce).map_err(|reason| bad(rtrs, reason))
 }
 
@@ -133,7 +104,7 @@ pub(super) fn open(
 /// Closes a device on the server. If that fails the server closes it with the session. Returns
 /// whether the server has answered; if not, the message may still reach it.
 pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
-    let closed = ask(rtrs, ForRequests, &Close::new(device_id), TIMEOUT_MS);
+    let closed = ask(rtrs, ForRequests, &Close::new(device_id), ANSWER_MS);
     if let Err(error) = closed {
         // A server that is down has closed its devices with the session.
         if error != errno::ECONNABORTED {

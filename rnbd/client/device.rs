@@ -47,10 +47,7 @@ use kernel_ext::{
 };
 
 use crate::client::{
-    admin::{
-        self,
-        Occasion, //
-    },
+    admin,
     cache::CacheCell,
     io_state::IoStateCell,
     limits::{
@@ -81,6 +78,7 @@ use crate::proto::{
         Difference,
         KnownDisk, //
     },
+    occasion::Occasion,
     pi::Choice,
 };
 

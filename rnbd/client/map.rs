@@ -21,7 +21,6 @@ use kernel_ext::{
 };
 
 use super::{
-    admin::Occasion,
     device::Device,
     disk,
     mapped_disk::Files,
@@ -42,6 +41,7 @@ use crate::{
             Cpus,
             MapRequest, //
         },
+        occasion::Occasion,
         refusal, //
     },
     shown::Shown,

@@ -70,6 +70,7 @@ use super::{
 use crate::proto::{
     admin_lock::LockMode, //
     map::MapRequest,
+    occasion::ANSWER_MS, //
 };
 
 /// Most requests of a tag set (`BLK_MQ_MAX_DEPTH`).
@@ -77,7 +78,7 @@ const DEPTH_MAX: u32 = 10240;
 
 /// The maximum time for which the lock is held: that of a message that waits for its id and for
 /// its answer.
-const LOCK_TIMEOUT_MS: u32 = 2 * admin::TIMEOUT_MS;
+const LOCK_TIMEOUT_MS: u32 = 2 * ANSWER_MS;
 
 /// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]

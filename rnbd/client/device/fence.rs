@@ -22,16 +22,14 @@ use super::{
 };
 use crate::{
     client::{
-        admin::{
-            self,
-            Occasion, //
-        },
+        admin,
         session::AdminLockGuard, //
     },
     proto::{
         admin_lock::LockMode, //
         control::DeviceState,
         device::Server,
+        occasion::Occasion,
         path_validation::Answer,
     },
 };

@@ -96,7 +96,7 @@ impl Memory for OnHost {
 }
 
 thread_local! {
-    /// How often this test has looked through the segments, or at one of them.
+    /// Counts the looks of this test through the segments, or at one of them.
     static LOOKS: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -48,6 +48,7 @@ mod map;
 mod memory;
 mod message;
 mod message_queue;
+mod occasion;
 mod outage;
 mod path;
 mod path_name;

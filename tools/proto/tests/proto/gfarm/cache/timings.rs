@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a node remembers of those that it has asked.
+//! Times and credits that a node remembers of those that it has asked.
 
 use proto::gfarm::cache::{
     address::NodeId,

@@ -101,7 +101,7 @@ fn a_hint_that_is_wrong_is_forgotten() {
     assert_eq!(owner.ask(&question(3, far, &none), 4).fetch, far);
 }
 
-/// What a node tells is learned, with an entry and without.
+/// An owner learns from `Have`, with an entry and without.
 #[test]
 fn what_is_not_known_is_learned_from_who_has_it() {
     let mut owner = Owner::new();

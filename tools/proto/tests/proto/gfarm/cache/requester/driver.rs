@@ -85,7 +85,7 @@ pub(super) fn redirect(number: u64, pages: PageSet) -> Answer {
 /// Which fragment of which page is in memory.
 type Cell = Option<(u8, usize)>;
 
-/// What the number of a fragment is more in which a bit is wrong.
+/// Marks the number of a fragment in which a bit is wrong: it is higher by this.
 const DAMAGE: usize = 100;
 
 /// The sum that a page has as the file server has sent it.
@@ -181,7 +181,7 @@ impl Driver {
         driver
     }
 
-    /// The same, of a reader that compares pages with their sums.
+    /// Makes a driver of a reader that compares pages with their sums.
     pub(super) fn comparing(len_bytes: u32) -> Self {
         let mut driver = Self::new(len_bytes);
         driver.requester.compare();
