@@ -34,7 +34,7 @@ import waiting
 
 from kdir import config
 from vmlab import telling
-from vmlab.ktap import again_line
+from vmlab.ktap import AGAIN_MAX, again_line
 
 SUM = "sum"
 # In the environment: a file for the counters of this run.
@@ -71,7 +71,7 @@ def _keep(counts: stages.Counts, failures: list[str]) -> bool:
 
 def _sum(files: list[str]) -> tuple[stages.Counts, list[str]]:
     """The counters of several runs and what failed in them; one that has left none has ended before its time, and has
-    failed."""
+    failed. Together they may have as many second attempts as one run."""
     total, failures = stages.Counts(), []
     for file in files:
         try:
@@ -81,6 +81,9 @@ def _sum(files: list[str]) -> tuple[stages.Counts, list[str]]:
         except (OSError, ValueError, TypeError, AttributeError):
             failures.append(f"  {Path(file).name}: it has ended without counting")
             total += stages.Counts(failed=1)
+    if len(total.again) > AGAIN_MAX:
+        failures.append(f"  at most {AGAIN_MAX} tests may run again")
+        total += stages.Counts(failed=1)
     return total, failures
 
 

@@ -16,6 +16,10 @@ from vmlab import telling
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
 
 
+# Tests of a run that may run a second time before the run has failed.
+AGAIN_MAX = 3
+
+
 def again_line(names: Sequence[str]) -> str:
     """The line above the closing line: how many tests have run a second time, and which."""
     return f"# again: {len(names)}{' (' + ', '.join(names) + ')' if names else ''}"
@@ -24,7 +28,7 @@ def again_line(names: Sequence[str]) -> str:
 class Report:
     """One run's report. Use as a context manager: leaving it prints what is missing and the closing line."""
 
-    def __init__(self, plan: list[str], out: TextIO = sys.stdout, again_max: int = 3) -> None:
+    def __init__(self, plan: list[str], out: TextIO = sys.stdout, again_max: int = AGAIN_MAX) -> None:
         self._left = list(plan)
         self._planned = len(plan)
         self._out = out

@@ -21,12 +21,10 @@ from typing import Any, TextIO
 
 import pytools
 from vmlab import budgets, durations, plan, progress, replay, telling, tier
-from vmlab.ktap import Report
+from vmlab.ktap import AGAIN_MAX, Report
 from vmlab.verdict import LATER, OK, SKIP
 
 DEATHS_MAX = 5
-# Tests of a run that may run a second time before the run has failed; as many for each repetition.
-AGAIN_MAX = 3
 # Lines of workers, each with its number.
 Heard = queue.SimpleQueue[tuple[int, dict[str, Any]]]
 
@@ -356,6 +354,7 @@ def _run(runner: Runner, options: argparse.Namespace, groups: list[plan.Group], 
     began = time.monotonic()
     judged = budgets.names(options)
     names = [group.label(name) for group in groups for name in group.names]
+    # As many for each repetition.
     with Report([*broken, *names, *judged], again_max=AGAIN_MAX * options.repeat) as report:
         for name, why in broken.items():
             report.not_ok(name, 0.0, why)

@@ -132,6 +132,18 @@ class SumTest(unittest.TestCase):
         self.assertEqual(self.run_ci(**both), (1, "7 passed, 1 failed"))
         self.assertEqual(self.run_ci(), (1, "0 passed, 2 failed"))
 
+    def test_second_attempts_are_counted_together(self) -> None:
+        """Two parts have as many as one run."""
+        with tempfile.TemporaryDirectory() as folder:
+            for more, failed in ((1, 0), (2, 1)):
+                files = [Path(folder) / name for name in ("make-test", "make-rest")]
+                for file, again in zip(files, (2, more), strict=True):
+                    counts = stages.Counts(passed=7, again=("io.one",) * again)
+                    file.write_text(json.dumps(dataclasses.asdict(counts)), "ascii")
+                words = sys.executable, "-B", REPOSITORY / "tools/test", "sum", *files
+                result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=60)
+                self.assertEqual(result.stdout.splitlines()[-1], f"14 passed, {failed} failed")
+
     def test_what_failed_is_told_once_more_at_the_end(self) -> None:
         """Of both parts: who is shown the last lines only sees the names, and why."""
         with tempfile.TemporaryDirectory() as folder:
