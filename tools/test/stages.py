@@ -458,7 +458,7 @@ def _host(tier: str) -> list[Stage]:
     lives = [Stage("crash model of the log", _lives), Stage("members of the cache", _members),
              Stage("properties", _properties)] if tier == LONG else []
     # Counts of events, which what runs beside it does not change.
-    speed = [Stage("speed", _speed, (BUILD, GUESTS))] if tier in (TEST, ALL) else []
+    speed = [Stage("speed", _speed, (BUILD, GUESTS))] if tier != CHECK else []
     return [*build, Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
             Stage("lint of the tools", _python_lint), *guests, Stage("protocol code on the host", _cargo_tests),
             *speed, Stage("lint of the modules", _kernel_lint, (BUILD,)), Stage("simulation", _simulation(tier)),
