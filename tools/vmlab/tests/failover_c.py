@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from vmlab import paths, rnbd, tier
+from vmlab import burst, paths, rnbd, tier
 from vmlab.checks import eq, ge, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -31,6 +31,17 @@ def test_our_client_loses_one_of_two_paths_to_a_c_server(pair: Lab) -> None:
             paths.figure(f"path to a C server back {took:.2f} s after its link")
         result = history.clean(120)
         paths.figure(f"longest IO {result.worst_ms / 1000:.2f} s")
+
+
+@needs(wires=2, own_modules=True)
+def test_no_late_copy_is_written_over_what_came_after_it(pair: Lab) -> None:
+    """A path to a C server is closed while writes on it have not arrived. They are sent elsewhere when the server has
+    disconnected it: otherwise the late ones would be served after what the program wrote next at their places."""
+    with paths.two_paths(pair, server="c", client="ours") as disk:
+        rnbd.round_robin(pair)
+        with burst.slow_wire(pair):
+            burst.write(pair, disk, times=2)
+        burst.check(pair, disk)
 
 
 @needs(wires=1, timeout=240, timed=True, own_modules=True)
