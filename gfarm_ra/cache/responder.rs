@@ -59,10 +59,11 @@ use crate::proto::cache::{
         Wanted, //
     },
     responder::{
-        serve,
-        Cached,
+        serve_sound,
+        HeldPages,
         Serve, //
     },
+    sums::Verify,
     PAGE_LEN, //
 };
 
@@ -138,6 +139,33 @@ impl Sender {
     }
 }
 
+/// The pages of the mount, of which some are taken to be sent.
+struct HeldFolios<'a> {
+    pages: &'a dyn PageCache,
+    sums: Option<&'a Sums>,
+    folios: &'a mut Folios,
+}
+
+impl HeldPages for HeldFolios<'_> {
+    fn known(&mut self, wanted: &Wanted) -> PageSet {
+        self.sums.map_or(PageSet::EMPTY, |sums| sums.known(wanted))
+    }
+
+    fn take(&mut self, wanted: &Wanted) -> Option<(PageSet, u64)> {
+        self.folios.clear();
+        self.pages.cached(wanted, self.folios)
+    }
+
+    fn damaged(&mut self, wanted: &Wanted) -> PageSet {
+        self.sums
+            .map_or(PageSet::EMPTY, |sums| sums.damaged(wanted, self.folios))
+    }
+
+    fn drop_pages(&mut self, damaged: &Wanted) {
+        self.pages.drop_pages(damaged);
+    }
+}
+
 /// The queue pairs that send nothing, and the number of those that have not been needed yet.
 struct Senders {
     idle: KVec<Sender>,
@@ -196,13 +224,13 @@ impl<I: Incoming> Responder<I> {
         let wanted = request.wanted();
         // Before the page cache: what ends in between is there.
         let awaited = self.in_flight.awaited(wanted.id(), wanted.chunk(), node);
-        let found = self.take(request, pages, &mut sender.folios);
-        let cached = found.map(|(held, size_bytes)| Cached {
-            size_bytes,
-            held,
-            fetching: awaited.pages,
-        });
-        let decision = match serve(request, cached.as_ref(), self.endpoint.longest()) {
+        let mut held = HeldFolios {
+            pages,
+            sums: self.sums(),
+            folios: &mut sender.folios,
+        };
+        let (longest, verify) = (self.endpoint.longest(), self.verify());
+        let decision = match serve_sound(request, awaited.pages, longest, verify, &mut held) {
             Serve::Send(held) => match admitted.pay(len_bytes(held)) {
                 Ok(()) => Serve::Send(held),
                 Err(answer) => Serve::Say(answer),
@@ -236,35 +264,8 @@ impl<I: Incoming> Responder<I> {
         self.sums.as_deref()
     }
 
-    /// Takes those of the pages into `folios` that are cached and may be given, as
-    /// [`PageCache::cached`] does: those whose sums are known, if they were asked for.
-    fn take(
-        &self,
-        request: &Request,
-        pages: &dyn PageCache,
-        folios: &mut Folios,
-    ) -> Option<(PageSet, u64)> {
-        let wanted = request.wanted();
-        folios.clear();
-        if !request.ask().wants_sums {
-            return pages.cached(wanted, folios);
-        }
-        let sums = self.sums()?;
-        let mut known = sums.known(wanted);
-        loop {
-            folios.clear();
-            let Some(wanted) = wanted.part(known) else {
-                // They may be on their way.
-                return Some((PageSet::EMPTY, wanted.size_bytes()));
-            };
-            let (held, size_bytes) = pages.cached(&wanted, folios)?;
-            let damaged = sums.damaged(&wanted, held, folios);
-            let Some(damaged) = wanted.part(damaged) else {
-                return Some((held, size_bytes));
-            };
-            pages.drop_pages(&damaged);
-            known = known.difference(damaged.pages());
-        }
+    fn verify(&self) -> Verify {
+        self.sums().map_or(Verify::Off, Sums::verify)
     }
 
     /// Keeps a request until this node has the pages that it is reading, and serves it then; says

@@ -116,14 +116,15 @@ impl Sums {
             .map(|entry| with(entry))
     }
 
-    /// Compares pages of this node that are about to be given, if the mount does so: those that are
-    /// wanted and `held`, which are in `folios`. Returns those that are damaged, and forgets their
-    /// sums.
-    pub(super) fn damaged(&self, wanted: &Wanted, held: PageSet, folios: &Folios) -> PageSet {
-        let mut damaged = PageSet::EMPTY;
-        if self.verify < Verify::Given {
-            return damaged;
-        }
+    /// Returns which pages are compared.
+    pub(super) const fn verify(&self) -> Verify {
+        self.verify
+    }
+
+    /// Compares pages of this node that are about to be given: those that are wanted, which are in
+    /// `folios`. Returns those that are damaged, and forgets their sums.
+    pub(super) fn damaged(&self, wanted: &Wanted, folios: &Folios) -> PageSet {
+        let (mut damaged, held) = (PageSet::EMPTY, wanted.pages());
         let lens = held.iter().map(|page| wanted.page_len(page));
         for (page, found) in held.iter().zip(folios.sums(lens)) {
             let known = wanted

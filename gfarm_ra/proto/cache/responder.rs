@@ -28,8 +28,10 @@ use super::{
     },
     request::{
         Request,
-        RequestId, //
+        RequestId,
+        Wanted, //
     },
+    sums::Verify,
     wire::{
         self,
         Datagram,
@@ -182,4 +184,71 @@ pub fn serve(request: &Request, cached: Option<&Cached>, longest: FragmentLen) -
         return Serve::Say(Answer::Miss);
     }
     Serve::Send(held)
+}
+
+/// The pages of a holder, as [`serve_sound`] looks at them.
+pub trait HeldPages {
+    /// Returns the pages, of those that are wanted, whose sums are known.
+    fn known(&mut self, wanted: &Wanted) -> PageSet;
+
+    /// Takes those of the pages that are cached with exactly the content that is wanted, instead of
+    /// those that were taken before. Returns which, and the size of the file in bytes; [`None`] if
+    /// the content is not what is cached.
+    fn take(&mut self, wanted: &Wanted) -> Option<(PageSet, u64)>;
+
+    /// Compares pages, which were taken, with their sums, as far as these are known. Returns those
+    /// that are damaged.
+    fn damaged(&mut self, wanted: &Wanted) -> PageSet;
+
+    /// Drops pages that are damaged, and their sums.
+    fn drop_pages(&mut self, damaged: &Wanted);
+}
+
+/// Decides about a request to this node as a holder, as [`serve`] does. What is to be sent was
+/// taken, and is not known to be damaged.
+///
+/// Pages are compared, if they are, when they are about to be sent: this takes a look at each of
+/// their bytes, and a request that is kept is looked at often. Whether the node that asks compares
+/// itself makes no difference: this one alone can find out that its memory is bad.
+pub fn serve_sound(
+    request: &Request,
+    fetching: PageSet,
+    longest: FragmentLen,
+    verify: Verify,
+    pages: &mut impl HeldPages,
+) -> Serve {
+    let wanted = request.wanted();
+    let wants_sums = request.ask().wants_sums;
+    if wants_sums && verify == Verify::Off {
+        // No page will have a sum, so none is waited for.
+        return serve(request, None, longest);
+    }
+    let mut left = wanted.pages();
+    loop {
+        if wants_sums {
+            left = wanted.part(left).map_or(left, |part| pages.known(&part));
+        }
+        let taken = match wanted.part(left) {
+            Some(part) => pages.take(&part),
+            // They may be on their way.
+            None => Some((PageSet::EMPTY, wanted.size_bytes())),
+        };
+        let cached = taken.map(|(held, size_bytes)| Cached {
+            size_bytes,
+            held,
+            fetching,
+        });
+        let decision = serve(request, cached.as_ref(), longest);
+        let Serve::Send(held) = decision else {
+            return decision;
+        };
+        let compared = wanted.part(held).filter(|_| verify >= Verify::Given);
+        let damaged = compared.map_or(PageSet::EMPTY, |part| pages.damaged(&part));
+        let Some(part) = wanted.part(damaged) else {
+            return decision;
+        };
+        pages.drop_pages(&part);
+        // One that could not be dropped is not given either.
+        left = left.difference(damaged);
+    }
 }
