@@ -7,7 +7,7 @@ use core::fmt;
 /// One of the system's error numbers, positive (`EINVAL` is 22).
 ///
 /// The drivers negate it for the kernel's `Error`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Errno(u16);
 
 impl Errno {

@@ -163,9 +163,13 @@ impl Hosts {
         self.known.lock().get(id.0 as usize).cloned()
     }
 
-    /// Returns a gfsd that gfmd has named, and how good it is; `None` if it cannot be used. May
-    /// sleep.
-    pub(super) fn rank(&self, told: &ReplicaHost<'_>) -> Option<(HostId, Rank)> {
+    /// Returns a gfsd that gfmd has named, and how good it is for a read that fails since
+    /// `since_ms`; `None` if it cannot be used. May sleep.
+    pub(super) fn rank(
+        &self,
+        told: &ReplicaHost<'_>,
+        since_ms: Option<u64>,
+    ) -> Option<(HostId, Rank)> {
         let mut known = self.known.lock();
         let is_told = |host: &&Arc<Host>| host.port == told.port && *host.name == *told.name;
         let host = match known.iter().find(is_told) {
@@ -178,7 +182,9 @@ impl Hosts {
             return None;
         }
         let mut rank = Rank::new(told, !host.is_near.load(Ordering::Relaxed));
-        rank.is_suspect = host.state.lock().health.is_suspect(self.setup.now_ms());
+        let health = host.state.lock().health;
+        rank.is_suspect = health.is_suspect(self.setup.now_ms());
+        rank.refusal = health.refusal_since(since_ms);
         Some((host.id, rank))
     }
 
@@ -362,6 +368,7 @@ impl Host {
         let mut state = self.state.lock();
         state.making = state.making.saturating_sub(1);
         if let Ok(connection) = &made {
+            state.health.accepted();
             let connection = connection.clone();
             // There is room, as the connection was counted while it was made.
             let _ = state.pool.push_within_capacity(Pooled {
@@ -450,7 +457,7 @@ impl Host {
     /// A connection or a request has failed.
     pub(super) fn failed(&self, setup: &Setup, trouble: Trouble) {
         let mut state = self.state.lock();
-        state.health.failed(setup.now_ms());
+        state.health.failed(setup.now_ms(), trouble.fault.refusal());
         let was_logged = state.is_loss_logged;
         drop(state);
         if was_logged || setup.is_closed() {

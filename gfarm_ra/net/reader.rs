@@ -217,7 +217,9 @@ impl Reader {
                 self.close_at_gfmd(old, None);
                 let event = event?;
                 self.hold(match event {
-                    Event::Opened(descriptor, _) => Some(descriptor.epoch),
+                    Event::Opened(descriptor, _) | Event::AllRefuse(descriptor, _) => {
+                        Some(descriptor.epoch)
+                    }
                     _ => None,
                 });
                 event
@@ -266,7 +268,7 @@ impl Reader {
         client.link().ask(&self.naming.opening, Kind::Open)?;
         let (mut choice, mut dir) = (Choice::NONE, None);
         let (mut opened, mut fd, mut is_it) = (None, None, true);
-        let mut hosts = 0;
+        let (mut hosts, since_ms) = (0, self.machine.since_ms());
         let answer = self.naming.opening.read(|part, asked| {
             match part {
                 Part::Directory(id) => dir = Some(id),
@@ -287,7 +289,7 @@ impl Reader {
                 }
                 Part::Count(count) => hosts = count,
                 Part::Host(told) => {
-                    if let Some((host, mut rank)) = client.hosts().rank(&told) {
+                    if let Some((host, mut rank)) = client.hosts().rank(&told, since_ms) {
                         rank.has_failed = self.machine.has_failed(host);
                         choice.offer(host, rank, random_number());
                     }
@@ -303,7 +305,7 @@ impl Reader {
                 let descriptor = Descriptor { fd, epoch, id };
                 if is_it && hosts != 0 {
                     self.reason = None;
-                    return Ok(Event::Opened(descriptor, choice.get()));
+                    return Ok(Event::opened(descriptor, &choice));
                 }
                 self.close_at_gfmd(Some(descriptor), None);
                 // Those that have it are down, and may come back.
@@ -350,8 +352,10 @@ impl Reader {
                 Ok(()) => return Event::Connected { epoch },
                 Err(trouble) if trouble.error == ENOTCONN => {}
                 Err(trouble) => {
+                    // The read fails since before the gfsd has refused it.
+                    let event = self.gfsd_failed(GfsdRequest::Connect, trouble);
                     host.failed(client.setup(), trouble);
-                    return self.gfsd_failed(GfsdRequest::Connect, trouble);
+                    return event;
                 }
             }
         }

@@ -26,7 +26,10 @@ use super::{
     attr::FileId,
     gfm::Fd,
     gfmd::PAUSE_MS_MAX,
-    replica::HostId,
+    replica::{
+        Choice,
+        HostId, //
+    },
     retry::{
         AtGfmd,
         AtGfsd,
@@ -92,6 +95,9 @@ pub enum Event {
     Start,
     /// gfmd has opened it; the best gfsd, if any has it.
     Opened(Descriptor, Option<HostId>),
+    /// gfmd has opened it, and all gfsds that have it have refused the user with this error since
+    /// the reads began to fail ([`Choice::refusal`](super::replica::Choice::refusal)).
+    AllRefuse(Descriptor, Errno),
     /// gfmd has answered with an error, or not at all.
     GfmdFailed(Failure),
     /// gfmd is connected again, as [`Effect::AwaitGfmd`] asks for.
@@ -123,6 +129,16 @@ pub enum Event {
     Close,
 }
 
+impl Event {
+    /// Returns what gfmd has opened, with the gfsd to read it from.
+    pub fn opened(descriptor: Descriptor, choice: &Choice) -> Self {
+        match choice.refusal() {
+            Some(errno) => Self::AllRefuse(descriptor, errno),
+            None => Self::Opened(descriptor, choice.get()),
+        }
+    }
+}
+
 /// The action of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -151,21 +167,13 @@ pub enum Effect {
     Release(Option<Descriptor>),
 }
 
-/// A gfsd that has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Failed {
-    host: HostId,
-    /// The error if it does not accept the user or the key.
-    refusal: Option<Errno>,
-}
-
 /// An open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     state: State,
     descriptor: Option<Descriptor>,
     /// The gfsds that have failed since the last progress, the last one first.
-    failed: [Option<Failed>; FAILED_MAX],
+    failed: [Option<HostId>; FAILED_MAX],
     /// The time of the first failure since the last progress.
     since_ms: Option<u64>,
     backoff: Backoff,
@@ -207,29 +215,24 @@ impl OpenFile {
 
     /// Returns whether a gfsd has failed since the last progress: another one is preferred.
     pub fn has_failed(&self, host: HostId) -> bool {
-        let mut failed = self.failed.iter().flatten();
-        failed.any(|failed| failed.host == host)
+        self.failed.contains(&Some(host))
     }
 
-    /// Returns the error with which a gfsd has refused the user, if the others have, too: nothing
-    /// is left to be waited for.
-    fn refusal(&self, host: HostId) -> Option<Errno> {
-        let failed = || self.failed.iter().flatten();
-        let refused = failed().find(|failed| failed.host == host)?;
-        let is_all = failed().all(|failed| failed.refusal.is_some());
-        refused.refusal.filter(|_| is_all)
+    /// Returns the time of the first failure since the last progress, in milliseconds.
+    pub const fn since_ms(&self) -> Option<u64> {
+        self.since_ms
     }
 
     /// Takes note that a gfsd has failed.
-    fn blame(&mut self, host: HostId, refusal: Option<Errno>) {
-        let is_place = |known: &Option<Failed>| known.is_none_or(|known| known.host == host);
+    fn blame(&mut self, host: HostId) {
+        let is_place = |known: &Option<HostId>| known.is_none_or(|known| known == host);
         let place = self.failed.iter().position(is_place);
         let place = place.unwrap_or(FAILED_MAX.saturating_sub(1));
         if let Some(later) = self.failed.get_mut(..=place) {
             later.rotate_right(1);
         }
         let [first, ..] = &mut self.failed;
-        *first = Some(Failed { host, refusal });
+        *first = Some(host);
     }
 
     /// Handles an event: changes the state and returns what to do.
@@ -247,6 +250,10 @@ impl OpenFile {
             (State::Waiting, Event::Timer) | (State::AwaitingGfmd, Event::GfmdReady) => self.open(),
             (State::Ready(_), Event::Outdated(failure)) => self.again(&failure),
             (State::Opening, Event::Opened(descriptor, host)) => self.opened(descriptor, host),
+            (State::Opening, Event::AllRefuse(descriptor, errno)) => {
+                self.descriptor = Some(descriptor);
+                self.fail(errno)
+            }
             (State::Opening, Event::GfmdFailed(failure)) => self.gfmd_failed(&failure),
             (State::Opening | State::AwaitingGfmd, Event::GfmdGivenUp(errno)) => self.fail(errno),
             (State::Connecting(host), Event::Connected { epoch }) => match self.descriptor {
@@ -297,9 +304,6 @@ impl OpenFile {
         let Some(host) = host else {
             return self.fail(Errno::EIO);
         };
-        if let Some(errno) = self.refusal(host) {
-            return self.fail(errno);
-        }
         self.state = State::Connecting(host);
         Effect::Connect(host)
     }
@@ -327,7 +331,12 @@ impl OpenFile {
     }
 
     fn other_replica(&mut self, host: HostId, failure: &Failure) -> Effect {
-        self.blame(host, failure.fault.refusal());
+        let is_known = self.has_failed(host);
+        self.blame(host);
+        if failure.fault.refusal().is_some() && !is_known && self.may_wait(failure) {
+            // It will not come back, so another one is asked without a pause.
+            return self.open();
+        }
         self.again(failure)
     }
 

@@ -2,6 +2,8 @@
 
 //! The choice among the gfsds that have a file.
 
+use ferro_proto::errno::Errno;
+
 use super::attr::ReplicaHost;
 
 /// A gfsd, by the number that the driver gives it.
@@ -11,6 +13,9 @@ pub struct HostId(pub u32);
 /// The rank of a gfsd; the smaller one is preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
+    /// The error with which it has refused the user since this read has begun to fail: each other
+    /// one is preferred.
+    pub refusal: Option<Errno>,
     /// The last read of this file from it failed.
     pub has_failed: bool,
     /// The gfsd does not work for other files either.
@@ -28,6 +33,7 @@ impl Rank {
     pub fn new(host: &ReplicaHost<'_>, is_remote: bool) -> Self {
         let load = host.load.checked_div(host.ncpu).unwrap_or(host.load);
         Self {
+            refusal: None,
             has_failed: false,
             is_suspect: false,
             is_down: !host.is_available,
@@ -67,6 +73,11 @@ impl Choice {
         }
     }
 
+    /// Returns the error if all have refused the user: nothing is left to be waited for.
+    pub fn refusal(&self) -> Option<Errno> {
+        self.best.and_then(|(rank, _)| rank.refusal)
+    }
+
     /// Returns the best one.
     pub fn get(&self) -> Option<HostId> {
         self.best.map(|(_, host)| host)
@@ -80,17 +91,36 @@ const SUSPECT_MS: u64 = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Health {
     suspect_until_ms: u64,
+    /// The time at which it has refused the user, in milliseconds, and the error, unless it has
+    /// accepted the user since. A mount is one user (decision 0024), so this counts for all files.
+    refusal: Option<(u64, Errno)>,
 }
 
 impl Health {
-    /// A connection or a request failed at `now_ms`.
-    pub fn failed(&mut self, now_ms: u64) {
+    /// A connection or a request failed at `now_ms`; `refusal` is the error if it was refused to
+    /// the user.
+    pub fn failed(&mut self, now_ms: u64, refusal: Option<Errno>) {
         self.suspect_until_ms = now_ms.saturating_add(SUSPECT_MS);
+        self.refusal = refusal.map(|errno| (now_ms, errno)).or(self.refusal);
     }
 
-    /// A request was answered.
+    /// The user was accepted.
+    pub fn accepted(&mut self) {
+        self.refusal = None;
+    }
+
+    /// A request was answered, perhaps by a connection that is older than a refusal.
     pub fn answered(&mut self) {
         self.suspect_until_ms = 0;
+    }
+
+    /// Returns the error with which it has refused the user since a time, if anything has failed
+    /// since then.
+    pub fn refusal_since(&self, since_ms: Option<u64>) -> Option<Errno> {
+        let (at_ms, errno) = self.refusal?;
+        since_ms
+            .filter(|since_ms| *since_ms <= at_ms)
+            .map(|_| errno)
     }
 
     /// Returns whether another gfsd is preferred at `now_ms`.

@@ -5,6 +5,7 @@
 mod full;
 mod refusing;
 
+use ferro_proto::errno::Errno;
 use proto::gfarm::{
     attr::{
         FileId,
@@ -459,10 +460,11 @@ fn the_best_gfsd_is_chosen() {
     let loaded = Rank::new(&host(true, true, 2048, 2), true);
     let unknown = Rank::new(&host(true, false, 0, 1), true);
     let down = Rank::new(&host(false, true, 0, 0), false);
-    let (mut suspect, mut failed) = (local, local);
+    let (mut suspect, mut failed, mut refuses) = (local, local, local);
     suspect.is_suspect = true;
     failed.has_failed = true;
-    let order = [local, idle, loaded, unknown, down, suspect, failed];
+    refuses.refusal = Some(Errno::EACCES);
+    let order = [local, idle, loaded, unknown, down, suspect, failed, refuses];
     assert!(order.is_sorted());
     assert_eq!(Choice::NONE.get(), None);
     for start in 0..order.len() {
@@ -488,7 +490,7 @@ fn the_best_gfsd_is_chosen() {
 fn a_gfsd_is_suspect_for_a_while() {
     let mut health = Health::default();
     assert!(!health.is_suspect(0));
-    health.failed(1000);
+    health.failed(1000, None);
     assert!(health.is_suspect(1000) && health.is_suspect(10_999) && !health.is_suspect(11_000));
     health.answered();
     assert!(!health.is_suspect(1001));

@@ -2,7 +2,9 @@
 
 //! Gfsds that say no, while others have the file.
 
+use ferro_proto::errno::Errno;
 use proto::gfarm::{
+    attr::ReplicaHost,
     auth::AuthError,
     gfmd::{
         self,
@@ -13,7 +15,12 @@ use proto::gfarm::{
         Event,
         OpenFile, //
     },
-    replica::HostId,
+    replica::{
+        Choice,
+        Health,
+        HostId,
+        Rank, //
+    },
     retry::{
         Fault,
         GfsdRequest, //
@@ -27,44 +34,162 @@ use super::{
     open_file,
     ready,
     refused,
-    server, //
+    server,
+    TIMEOUT_MS, //
 };
+
+/// What a gfsd does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Work,
+    Refuse,
+    /// It is silent.
+    Hang,
+}
+
+/// Gfsds that all have a file, and the mount that knows them.
+struct Hosts {
+    hosts: Vec<(Does, Health)>,
+    now_ms: u64,
+    /// How often each was asked.
+    asked: Vec<u32>,
+}
+
+impl Hosts {
+    fn new(does: &[Does]) -> Self {
+        Self {
+            hosts: does.iter().map(|does| (*does, Health::default())).collect(),
+            now_ms: 1000,
+            asked: vec![0; does.len()],
+        }
+    }
+
+    /// Chooses among all of them, as a driver does.
+    fn choose(&self, file: &OpenFile, random: u32) -> Choice {
+        let mut choice = Choice::NONE;
+        let told = ReplicaHost {
+            name: b"h",
+            port: 600,
+            ncpu: 1,
+            load: 0,
+            is_available: true,
+            has_load: true,
+        };
+        for (n, (_, health)) in self.hosts.iter().enumerate() {
+            let host = HostId(n as u32);
+            let mut rank = Rank::new(&told, true);
+            rank.is_suspect = health.is_suspect(self.now_ms);
+            rank.has_failed = file.has_failed(host);
+            rank.refusal = health.refusal_since(file.since_ms());
+            choice.offer(host, rank, random.wrapping_mul(n as u32));
+        }
+        choice
+    }
+
+    /// Opens the file, and returns the gfsd that reads it, or the error.
+    fn open(&mut self, file: &mut OpenFile) -> Result<HostId, Errno> {
+        let fd = descriptor(3, 1);
+        let mut effect = file.step(Event::Start);
+        loop {
+            let event = match effect {
+                Effect::Open(_) => {
+                    let random: u32 = self.asked.iter().sum();
+                    Event::opened(fd, &self.choose(file, random))
+                }
+                Effect::Connect(HostId(n)) => {
+                    let (does, health) = &mut self.hosts[n as usize];
+                    self.asked[n as usize] += 1;
+                    let fault = match does {
+                        Does::Work => return Ok(HostId(n)),
+                        Does::Refuse => refused(AuthError::Denied),
+                        Does::Hang => Fault::TimedOut,
+                    };
+                    let failure = failure(fault, self.now_ms);
+                    self.now_ms += 1;
+                    health.failed(self.now_ms, fault.refusal());
+                    Event::GfsdFailed(GfsdRequest::Connect, failure)
+                }
+                Effect::StartIn { pause_ms } => {
+                    self.now_ms += u64::from(pause_ms);
+                    Event::Timer
+                }
+                Effect::Fail(errno) => return Err(errno),
+                effect => panic!("{effect:?}"),
+            };
+            effect = file.step(event);
+        }
+    }
+}
 
 #[test]
 fn a_gfsd_that_refuses_the_key_makes_way_for_another() {
-    let fault = refused(AuthError::Denied);
-    let no = Event::GfsdFailed(GfsdRequest::Connect, failure(fault, 0));
-    let mut file = OpenFile::NEW;
-    file.step(Event::Start);
-    let choose = |file: &mut OpenFile, host| {
-        let opened = Event::Opened(descriptor(3, 1), Some(HostId(host)));
-        match file.step(opened) {
-            Effect::Fail(errno) => Err(errno),
-            effect => {
-                assert_eq!(effect, Effect::Connect(HostId(host)));
-                Ok(())
-            }
+    for others in [1, 3, 4, 9, 63] {
+        for works in [0, others / 2, others] {
+            let mut does = vec![Does::Refuse; others];
+            does.insert(works, Does::Work);
+            let (mut hosts, mut file) = (Hosts::new(&does), OpenFile::NEW);
+            assert_eq!(hosts.open(&mut file), Ok(HostId(works as u32)));
+            assert!(hosts.asked.iter().all(|asked| *asked <= 1));
+            assert!(hosts.now_ms <= 1000 + others as u64, "without a pause");
         }
-    };
-    assert_eq!(choose(&mut file, 1), Ok(()));
-    assert_eq!(file.step(no), Effect::Open(Some(descriptor(3, 1))));
-    assert!(file.has_failed(HostId(1)), "another one is preferred");
-    assert_eq!(choose(&mut file, 2), Ok(()));
-    // One that is only down may come back.
-    let down = Event::GfsdFailed(GfsdRequest::Connect, failure(Fault::TimedOut, 0));
-    let mut waits = file;
-    assert_eq!(waits.step(down), Effect::StartIn { pause_ms: 100 });
-    waits.step(Event::Timer);
-    assert_eq!(choose(&mut waits, 1), Ok(()));
-    // All of them refuse it: that is what the reader is told, and not after a while.
-    assert_eq!(file.step(no), Effect::StartIn { pause_ms: 100 });
-    file.step(Event::Timer);
-    assert_eq!(choose(&mut file, 1), Err(fault.errno()));
-    assert_eq!(
-        file.step(Event::Start),
-        Effect::Open(Some(descriptor(3, 1)))
-    );
-    assert_eq!(choose(&mut file, 1), Ok(()), "the next read tries again");
+    }
+}
+
+#[test]
+fn all_gfsds_refuse_the_key_however_many_they_are() {
+    for count in [1, 2, 4, 5, 6, 16, 1000] {
+        let (mut hosts, mut file) = (Hosts::new(&vec![Does::Refuse; count]), OpenFile::NEW);
+        let errno = refused(AuthError::Denied).errno();
+        for time in 1..=3 {
+            // That is what the reader is told, and not after a while; the next read tries again.
+            hosts.now_ms += 1;
+            let since_ms = hosts.now_ms;
+            assert_eq!(hosts.open(&mut file), Err(errno));
+            assert_eq!(hosts.asked, vec![time; count]);
+            assert!(hosts.now_ms <= since_ms + count as u64, "without a pause");
+        }
+        // Those that ask at the same time need not ask each of them.
+        let mut other = file;
+        other.step(Event::Start);
+        other.step(Event::Opened(descriptor(3, 1), Some(HostId(0))));
+        let no = failure(refused(AuthError::Denied), 0);
+        other.step(Event::GfsdFailed(GfsdRequest::Connect, no));
+        assert_eq!(hosts.choose(&other, 1).refusal(), Some(errno));
+    }
+}
+
+#[test]
+fn one_that_is_only_down_is_waited_for() {
+    for down in [0, 3, 8] {
+        let mut does = [Does::Refuse; 9];
+        does[down] = Does::Hang;
+        let (mut hosts, mut file) = (Hosts::new(&does), OpenFile::NEW);
+        let gone = Fault::TimedOut.errno();
+        assert_eq!(hosts.open(&mut file), Err(gone));
+        assert!(hosts.asked[down] > 5, "{:?}", hosts.asked);
+        hosts.asked[down] = 1;
+        assert_eq!(hosts.asked, [1; 9], "no other is asked again");
+        assert!(hosts.now_ms >= 1000 + TIMEOUT_MS);
+        hosts.hosts[down].0 = Does::Work;
+        assert_eq!(hosts.open(&mut file), Ok(HostId(down as u32)));
+    }
+}
+
+#[test]
+fn one_that_takes_the_key_again_has_not_refused() {
+    let mut health = Health::default();
+    assert_eq!(health.refusal_since(Some(0)), None);
+    let errno = refused(AuthError::Denied).errno();
+    health.failed(10, Some(errno));
+    assert_eq!(health.refusal_since(Some(10)), Some(errno));
+    assert_eq!(health.refusal_since(Some(11)), None, "before this read");
+    assert_eq!(health.refusal_since(None), None, "nothing has failed yet");
+    // A connection that was made before goes on, and then does not.
+    health.answered();
+    health.failed(20, None);
+    assert_eq!(health.refusal_since(Some(10)), Some(errno));
+    health.accepted();
+    assert_eq!(health.refusal_since(Some(10)), None);
 }
 
 /// gfmd is connected again, after the process was left for `fault`.
