@@ -56,6 +56,7 @@ pub mod name;
 pub mod open_file;
 pub mod operation;
 pub mod options;
+pub mod outdated;
 pub mod question;
 pub mod reclaim;
 pub mod replica;

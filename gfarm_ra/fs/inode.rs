@@ -55,6 +55,10 @@ use crate::{
         },
         name::Name,
         options::Options,
+        outdated::{
+            Look,
+            Pages, //
+        },
         setting::Setting, //
     }, //
 };
@@ -252,11 +256,7 @@ fn observe_in_turn(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>, drops:
             let mut attributes = told.attributes;
             // If this task is killed now, or leaves them, another one drops the pages.
             data.known.lock().told_size = Some(attributes.size);
-            let is_left = drops == Drops::Left && inode.kind() == Kind::Regular;
-            if is_left && has_to_drop(inode, attributes.size) {
-                return Err(EAGAIN);
-            }
-            attributes.size = drop_pages(inode, attributes.size)?;
+            attributes.size = drop_pages(inode, attributes.size, drops)?;
             data.set(inode, &attributes)?;
             data.content.showed(told.observed.asked);
             data.known.lock().told_size = None;
@@ -295,29 +295,37 @@ pub(super) fn drop_outdated(inode: &Inode<Gfarm>) -> Result {
     }
     let _turn = data.pages.take()?;
     let told_size = data.known.lock().told_size;
-    drop_pages(inode, told_size.unwrap_or(inode.size()))?;
+    drop_pages(inode, told_size.unwrap_or(inode.size()), Drops::Waited)?;
     Ok(())
 }
 
 /// Does [`drop_outdated`] for a task that has the turn of the pages, also if the size grows.
 /// Returns the size that a gfsd has told, which knows that of a file that is being written better
 /// than gfmd, else `told`.
-fn drop_pages(inode: &Inode<Gfarm>, told: u64) -> Result<u64> {
+///
+/// # Errors
+///
+/// Returns `EAGAIN` if there are pages to drop that are left to another task.
+fn drop_pages(inode: &Inode<Gfarm>, told: u64, drops: Drops) -> Result<u64> {
     let data = inode.data();
-    let (changes, live) = data.content.live();
-    let size = live.unwrap_or(told);
-    if data.dropped_at.load(Acquire) != changes || size > inode.size() {
-        inode.drop_cached_data(size)?;
-        data.dropped_at.store(changes, Release);
+    let (changes, live_size) = data.content.live();
+    let look = Look {
+        changes,
+        live_size,
+        dropped_at: data.dropped_at.load(Acquire),
+        shown_size: inode.size(),
+    };
+    // Nothing reads pages of a directory or a link.
+    let may_wait = drops == Drops::Waited || inode.kind() != Kind::Regular;
+    match look.decide(told, may_wait) {
+        Pages::Stay(size) => Ok(size),
+        Pages::Leave => Err(EAGAIN),
+        Pages::Drop(size) => {
+            inode.drop_cached_data(size)?;
+            data.dropped_at.store(changes, Release);
+            Ok(size)
+        }
     }
-    Ok(size)
-}
-
-/// Returns whether [`drop_pages`] drops any.
-fn has_to_drop(inode: &Inode<Gfarm>, told: u64) -> bool {
-    let data = inode.data();
-    let (changes, live) = data.content.live();
-    data.dropped_at.load(Acquire) != changes || live.unwrap_or(told) > inode.size()
 }
 
 /// A name that is gone, or leads elsewhere, makes an inode stale; the VFS then looks it up anew.

@@ -18,6 +18,7 @@ mod md5;
 mod name;
 mod objects;
 mod options;
+mod outdated;
 mod question;
 mod reclaim;
 mod recovery;
