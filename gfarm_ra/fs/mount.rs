@@ -327,13 +327,9 @@ fn find_key(options: &Options) -> Result<keyring::Key> {
 
 /// Returns a key if it is of use at this time, and says why it is not.
 fn checked_key(context: &MountContext<'_>, key: keyring::Key) -> Result<Arc<keyring::Key>> {
-    let is_expired = key.read(|bytes| {
-        SharedKey::parse(bytes).map(|mut key| {
-            keyring::wipe(&mut key.secret);
-            key.is_expired(now_s())
-        })
-    });
-    match is_expired? {
+    let mut shared = SharedKey::empty();
+    let is_key = key.read(|line| shared.read(line))?;
+    match is_key.map(|()| shared.is_expired(now_s())) {
         Ok(false) => Ok(Arc::new(key, GFP_KERNEL)?),
         Ok(true) => {
             context.fail(fmt!("key has expired: run gfkey -c"));

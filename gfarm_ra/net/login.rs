@@ -15,12 +15,9 @@ use net_ext::{
 };
 use vfs_ext::keyring;
 
-use super::{
-    setup::{
-        Setup,
-        Trouble, //
-    },
-    user_key::Secret, //
+use super::setup::{
+    Setup,
+    Trouble, //
 };
 use crate::proto::{
     auth::{
@@ -107,10 +104,13 @@ fn answer(
     let mut to = Encoder::new(&mut output);
     let mut from = Decoder::new(input.unwrap_or_default());
     let step = match auth.receive(&mut from, &mut to) {
-        Ok(AuthStep::Digest(challenge)) => match setup.key.read() {
-            Ok(Secret(ref key)) => Ok(auth.answer(key, &digest(&challenge, key), &mut to)),
-            Err(_) => Err(auth.give_up(&mut to)),
-        },
+        Ok(AuthStep::Digest(challenge)) => {
+            let digest = |key: &SharedKey| (digest(&challenge, key), key.expire);
+            match setup.key.with(digest) {
+                Ok((digest, expire)) => Ok(auth.answer(expire, &digest, &mut to)),
+                Err(_) => Err(auth.give_up(&mut to)),
+            }
+        }
         // It was read a moment ago; the next login reads it again.
         Ok(AuthStep::Renew) => Err(auth.give_up(&mut to)),
         step => step,

@@ -30,15 +30,6 @@ use crate::proto::key::{
     SharedKey, //
 };
 
-/// A copy of a key, which is wiped at its end.
-pub(crate) struct Secret(pub(super) SharedKey);
-
-impl Drop for Secret {
-    fn drop(&mut self) {
-        keyring::wipe(&mut self.0.secret);
-    }
-}
-
 /// The key of a mount.
 #[pin_data]
 pub(crate) struct UserKey {
@@ -59,29 +50,30 @@ impl UserKey {
         })
     }
 
-    /// Reads the key. Sleeps.
+    /// Calls `with` with the key. It is in memory once, until this returns. Sleeps.
     ///
     /// # Errors
     ///
     /// Returns `EKEYREJECTED` if it is malformed, or why the keyring does not give it.
-    pub(super) fn read(&self) -> Result<Secret> {
+    pub(super) fn with<R>(&self, with: impl FnOnce(&SharedKey) -> R) -> Result<R> {
+        let mut shared = SharedKey::empty();
         let key = self.key.lock().clone();
-        let secret = key.read(SharedKey::parse)?;
-        let secret = Secret(secret.map_err(|_| EKEYREJECTED)?);
-        self.expire_s.store(secret.0.expire, Relaxed);
-        Ok(secret)
+        let is_key = key.read(|line| shared.read(line))?;
+        is_key.map_err(|_| EKEYREJECTED)?;
+        self.expire_s.store(shared.expire, Relaxed);
+        Ok(with(&shared))
     }
 
     /// Takes another key instead. Sleeps.
     ///
     /// # Errors
     ///
-    /// As [`Self::read`].
+    /// As [`Self::with`].
     pub(super) fn replace(&self, key: Arc<keyring::Key>) -> Result {
         let before = core::mem::replace(&mut *self.key.lock(), key);
         // Not under the lock: this may be the last reference.
         drop(before);
-        self.read().map(drop)
+        self.with(|_| ())
     }
 
     /// Returns the seconds until the key expires that was read last.
@@ -91,7 +83,7 @@ impl UserKey {
 
     /// Returns whether the keyring has a key that has not expired. Sleeps.
     pub(super) fn is_valid(&self) -> bool {
-        self.read().is_ok() && self.left_s() != 0
+        self.with(|_| ()).is_ok() && self.left_s() != 0
     }
 
     /// Says in the log that the key expires soon, once for each key. Does not sleep.

@@ -21,7 +21,6 @@ use ferro_proto::errno::Errno;
 
 use super::{
     command::*,
-    key::SharedKey,
     operation::ReplyError,
     xdr::{
         DecodeError,
@@ -255,14 +254,14 @@ impl<'u> Auth<'u> {
         }
     }
 
-    /// Answers the challenge with the digest and the expiry of the same key.
+    /// Answers the challenge with the expiry of the key, in seconds since 1970, and the digest.
     pub fn answer(
         &mut self,
-        key: &SharedKey,
+        expire: u32,
         digest: &[u8; DIGEST_LEN],
         to: &mut Encoder<'_>,
     ) -> AuthStep {
-        to.u32(key.expire);
+        to.u32(expire);
         to.bytes(digest);
         self.state = State::Verdict;
         AuthStep::Receive(4)

@@ -23,13 +23,20 @@ pub fn is_due(expire: u32, now_s: u64) -> Option<u64> {
     (left_s <= WARNING_S).then_some(left_s)
 }
 
-/// A user's key, which the servers have as well.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// A user's key, which the servers have as well. It is wiped with its drop. A move may leave a copy
+/// behind, which is not: who has it in memory for a while has it [read](Self::read) where it stays.
+#[derive(PartialEq, Eq)]
 pub struct SharedKey {
     /// The time when it expires, in seconds since 1970. The servers compare it with theirs.
     pub expire: u32,
     /// The secret.
     pub secret: [u8; KEY_LEN],
+}
+
+impl Drop for SharedKey {
+    fn drop(&mut self) {
+        self.wipe();
+    }
 }
 
 /// Does not show the secret.
@@ -68,18 +75,39 @@ impl fmt::Display for KeyError {
 }
 
 impl SharedKey {
-    /// Parses the line of a key file.
-    pub fn parse(line: &[u8]) -> Result<Self, KeyError> {
+    /// Returns the place of a key that is read later.
+    pub const fn empty() -> Self {
+        Self {
+            expire: 0,
+            secret: [0; KEY_LEN],
+        }
+    }
+
+    /// Overwrites the secret, also where the compiler sees that it is not looked at any more.
+    pub fn wipe(&mut self) {
+        self.secret = [0; KEY_LEN];
+        core::hint::black_box(&self.secret);
+    }
+
+    /// Reads the line of a key file.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the line is no key; then nothing of a secret is left here.
+    pub fn read(&mut self, line: &[u8]) -> Result<(), KeyError> {
+        self.wipe();
         let line = text::trim(line);
         let end = line
             .iter()
             .position(u8::is_ascii_whitespace)
             .ok_or(KeyError::Words)?;
         let (expire, secret) = line.split_at_checked(end).ok_or(KeyError::Words)?;
-        let expire = hex(expire).ok_or(KeyError::Expire)?;
-        Ok(Self {
-            expire: u32::from_be_bytes(expire),
-            secret: hex(text::trim(secret)).ok_or(KeyError::Secret)?,
+        let mut bytes = [0; 4];
+        hex(expire, &mut bytes).ok_or(KeyError::Expire)?;
+        self.expire = u32::from_be_bytes(bytes);
+        hex(text::trim(secret), &mut self.secret).ok_or_else(|| {
+            self.wipe();
+            KeyError::Secret
         })
     }
 
@@ -89,18 +117,17 @@ impl SharedKey {
     }
 }
 
-/// Converts exactly `2 * N` hexadecimal digits.
-fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
+/// Converts hexadecimal digits, two for each byte of `bytes`.
+fn hex(digits: &[u8], bytes: &mut [u8]) -> Option<()> {
     let mut pairs = digits.chunks_exact(2);
-    for byte in &mut bytes {
+    for byte in bytes {
         let [high, low] = pairs.next()? else {
             return None;
         };
         *byte = digit(*high)? << 4 | digit(*low)?;
     }
     let is_whole = pairs.next().is_none() && pairs.remainder().is_empty();
-    is_whole.then_some(bytes)
+    is_whole.then_some(())
 }
 
 fn digit(c: u8) -> Option<u8> {

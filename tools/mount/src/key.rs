@@ -59,7 +59,9 @@ pub fn read(path: &Path, now_s: u64) -> Result<String, Failure> {
         path,
         "run `gfkey -c` as the user, give the same key to the servers, or add -o keyfile=FILE",
     )?;
-    let key = SharedKey::parse(line.as_bytes()).map_err(|why| refuse(&why.to_string()))?;
+    let mut key = SharedKey::empty();
+    key.read(line.as_bytes())
+        .map_err(|why| refuse(&why.to_string()))?;
     if key.is_expired(now_s) {
         return Err(refuse(
             "the key has expired: run `gfkey -f -p SECONDS` as the user, and give the new key to \

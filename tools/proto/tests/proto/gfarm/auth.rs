@@ -29,24 +29,33 @@ use super::{
 const KEY: &str = "6ce20b9e d698611bf555ed9594ff12c5126f2c49e2342579ba2c4e4cb24aaa98a604ebd7";
 
 fn key(line: &str) -> SharedKey {
-    SharedKey::parse(line.as_bytes()).unwrap()
+    let mut key = SharedKey::empty();
+    key.read(line.as_bytes()).unwrap();
+    key
+}
+
+/// One that has expired.
+fn late_key() -> SharedKey {
+    let mut late = key(KEY);
+    late.expire = 1;
+    late
 }
 
 /// A driver, which receives what a server sends in pieces of `piece` bytes.
 struct Client<'u> {
     auth: Auth<'u>,
     /// The keys that it has, the first one first.
-    keys: Vec<SharedKey>,
+    keys: &'u [SharedKey],
     /// Received and not consumed.
     received: Vec<u8>,
     sent: Vec<u8>,
 }
 
 impl<'u> Client<'u> {
-    fn new(user: &'u str, keys: &[SharedKey]) -> Self {
+    fn new(user: &'u str, keys: &'u [SharedKey]) -> Self {
         Self {
             auth: Auth::new(user.as_bytes()),
-            keys: keys.to_vec(),
+            keys,
             received: Vec::new(),
             sent: Vec::new(),
         }
@@ -61,10 +70,10 @@ impl<'u> Client<'u> {
         let consumed = from.consumed();
         if let Ok(AuthStep::Digest(challenge)) = step {
             let digest = md5(&[challenge, self.keys[0].secret].concat());
-            step = Ok(self.auth.answer(&self.keys[0], &digest, &mut to));
+            step = Ok(self.auth.answer(self.keys[0].expire, &digest, &mut to));
         }
         if step == Ok(AuthStep::Renew) {
-            self.keys.remove(0);
+            self.keys = &self.keys[1..];
             step = match self.keys.is_empty() {
                 true => Err(self.auth.give_up(&mut to)),
                 false => Ok(self.auth.renew(&mut to)),
@@ -109,7 +118,8 @@ fn streams(name: &str) -> (Vec<u8>, Vec<u8>) {
 fn a_recorded_authentication_is_done_whatever_the_pieces() {
     let (sent, server) = streams("gfmd-auth");
     for piece in 1..=server.len() {
-        let mut client = Client::new("root", &[key(KEY)]);
+        let keys = [key(KEY)];
+        let mut client = Client::new("root", &keys);
         assert_eq!(client.run(&server, piece), Ok(AuthStep::Done), "{piece}");
         assert_eq!(client.sent, sent, "{piece}");
         assert_eq!(client.received, b"");
@@ -119,10 +129,7 @@ fn a_recorded_authentication_is_done_whatever_the_pieces() {
 #[test]
 fn recorded_refusals_are_told_apart() {
     let zero = key(&format!("6ce20b9e {}", "0".repeat(64)));
-    let late = SharedKey {
-        expire: 1,
-        ..key(KEY)
-    };
+    let late = late_key();
     for (name, user, key, error) in [
         ("auth-bad-key", "root", zero, AuthError::InvalidCredential),
         ("auth-bad-expire", "root", late, AuthError::Expired),
@@ -135,7 +142,8 @@ fn recorded_refusals_are_told_apart() {
     ] {
         let (sent, server) = streams(name);
         for piece in 1..=server.len() {
-            let mut client = Client::new(user, &[key]);
+            let keys = std::slice::from_ref(&key);
+            let mut client = Client::new(user, keys);
             let failure = AuthFailure::Refused(error);
             assert_eq!(client.run(&server, piece), Err(failure), "{name}");
             assert_eq!(client.sent, sent, "{name}");
@@ -151,15 +159,13 @@ fn an_expired_key_is_renewed_once() {
     // What follows the method is asked for again.
     let again = good[9..].to_vec();
     let server = [&first[..], &again].concat();
-    let late = SharedKey {
-        expire: 1,
-        ..key(KEY)
-    };
-    let mut client = Client::new("root", &[late, key(KEY)]);
+    let keys = [late_key(), key(KEY)];
+    let mut client = Client::new("root", &keys);
     assert_eq!(client.run(&server, 5), Ok(AuthStep::Done));
     // The second key has expired as well: the third is not tried.
     let server = [&first[..], &first[9..]].concat();
-    let mut client = Client::new("root", &[late, late, key(KEY)]);
+    let keys = [late_key(), late_key(), key(KEY)];
+    let mut client = Client::new("root", &keys);
     let refused = Err(AuthFailure::Refused(AuthError::Expired));
     assert_eq!(client.run(&server, 7), refused);
     assert_eq!(client.sent[client.sent.len() - 4..], [0; 4], "gives up");
@@ -177,10 +183,12 @@ fn each_refusal_stops_where_it_comes() {
             matches!(raw, 5 | 6)
         );
         let raw = raw.to_be_bytes();
-        let mut client = Client::new("u", &[key(KEY)]);
+        let keys = [key(KEY)];
+        let mut client = Client::new("u", &keys);
         assert_eq!(client.run(&[&methods[..], &raw].concat(), 100), refused);
         assert_eq!(client.sent, b"\0\0\0\x01");
-        let mut client = Client::new("u", &[key(KEY)]);
+        let keys = [key(KEY)];
+        let mut client = Client::new("u", &keys);
         assert_eq!(
             client.run(&[&methods[..], &[0; 4], &raw].concat(), 100),
             refused
@@ -213,7 +221,8 @@ fn a_server_without_the_method_is_refused() {
         (b"\x05\x04\x01", true),
     ] {
         let len = (methods.len() as u32).to_be_bytes();
-        let mut client = Client::new("u", &[key(KEY)]);
+        let keys = [key(KEY)];
+        let mut client = Client::new("u", &keys);
         let step = client.run(&[&len[..], methods].concat(), 100);
         let refused = Err(AuthFailure::Refused(AuthError::NotSupported));
         assert_eq!(
@@ -230,7 +239,8 @@ fn a_server_without_the_method_is_refused() {
 
 #[test]
 fn wrong_lengths_are_refused_before_they_arrive() {
-    let mut client = Client::new("u", &[key(KEY)]);
+    let keys = [key(KEY)];
+    let mut client = Client::new("u", &keys);
     let step = client.run(&[0, 0, 0, 65], 100);
     assert!(matches!(
         step,
@@ -240,7 +250,8 @@ fn wrong_lengths_are_refused_before_they_arrive() {
     assert!(client.run(&[0; 40], 1).is_err());
     let start = b"\0\0\0\x01\x01\0\0\0\0\0\0\0\0";
     for len in [31, 33] {
-        let mut client = Client::new("u", &[key(KEY)]);
+        let keys = [key(KEY)];
+        let mut client = Client::new("u", &keys);
         let challenge = [&start[..], &[0, 0, 0, len], &[7; 33]].concat();
         let step = client.run(&challenge, 100);
         assert!(matches!(step, Err(AuthFailure::Malformed(_))), "{len}");

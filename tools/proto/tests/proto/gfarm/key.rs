@@ -13,10 +13,15 @@ fn line(expire: &str, digits: usize) -> String {
     format!("{expire} {}", "a5".repeat(digits).split_at(digits).0)
 }
 
+fn read(text: &str) -> Result<SharedKey, KeyError> {
+    let mut key = SharedKey::empty();
+    key.read(text.as_bytes()).map(|()| key)
+}
+
 #[test]
 fn a_line_is_read() {
     for text in [line("6ce20b9e", 64), format!(" {}\n", line("6CE20B9E", 64))] {
-        let key = SharedKey::parse(text.as_bytes()).unwrap();
+        let key = read(&text).unwrap();
         assert_eq!((key.expire, key.secret), (0x6ce2_0b9e, [0xa5; 32]));
     }
 }
@@ -35,15 +40,33 @@ fn other_lines_are_refused() {
         (line("6ce20b9e", 64) + " x", KeyError::Secret),
         (line("6ce20b9e", 62) + "xy", KeyError::Secret),
     ] {
-        assert_eq!(SharedKey::parse(text.as_bytes()), Err(error), "{text}");
+        assert_eq!(read(&text), Err(error), "{text}");
         assert!(error.to_string().contains("gfkey") && error.errno().get() == 22);
     }
 }
 
 #[test]
 fn the_secret_is_not_shown() {
-    let key = SharedKey::parse(line("00000010", 64).as_bytes()).unwrap();
+    let key = read(&line("00000010", 64)).unwrap();
     assert_eq!(format!("{key:?}"), "SharedKey { expire: 16, .. }");
+}
+
+#[test]
+fn what_is_no_key_leaves_nothing_of_a_secret() {
+    let mut key = SharedKey::empty();
+    let broken = line("00000010", 62) + "5x";
+    assert_eq!(key.read(broken.as_bytes()), Err(KeyError::Secret));
+    assert_eq!(key.secret, [0; 32]);
+    key.read(line("00000010", 64).as_bytes()).unwrap();
+    assert_ne!(key.secret, [0; 32]);
+    key.wipe();
+    assert_eq!(key.secret, [0; 32]);
+}
+
+/// A type that is copied is not wiped: the copies are not.
+#[test]
+fn a_key_is_wiped_with_its_drop() {
+    assert!(std::mem::needs_drop::<SharedKey>());
 }
 
 #[test]
@@ -69,7 +92,7 @@ proptest! {
     #[test]
     fn a_key_is_what_was_written(expire: u32, secret: [u8; 32]) {
         let digits: String = secret.iter().map(|b| format!("{b:02x}")).collect();
-        let key = SharedKey::parse(format!("{expire:08x} {digits}\n").as_bytes());
+        let key = read(&format!("{expire:08x} {digits}\n"));
         prop_assert_eq!(key, Ok(SharedKey { expire, secret }));
     }
 }
