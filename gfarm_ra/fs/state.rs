@@ -92,7 +92,8 @@ impl Store for NodeCounters {
 }
 
 /// `ibaddr`: this node and its peers, each a line, and lines that are written to add and to remove
-/// peers.
+/// peers. It has the keys of all queue pairs for messages: who knows one can keep a node from those
+/// of others.
 struct Addresses(View);
 
 impl Show for Addresses {
@@ -145,7 +146,7 @@ impl StateFiles {
                 let of_node = Arc::new(NodeCounters(view.clone()), GFP_KERNEL)?;
                 let of_node = File::writable(module, directory.clone(), c"ibstat", of_node)?;
                 let addresses = Arc::new(Addresses(view), GFP_KERNEL)?;
-                let addresses = File::writable(module, directory.clone(), c"ibaddr", addresses)?;
+                let addresses = File::private(module, directory.clone(), c"ibaddr", addresses)?;
                 (Some(addresses), Some(of_node))
             }
             None => (None, None),

@@ -117,7 +117,7 @@ impl<S: Show> File<S> {
         data: Arc<S>,
     ) -> Result<Self> {
         // SAFETY: Nothing is stored.
-        unsafe { Self::create(module, directory, name, data, None) }
+        unsafe { Self::create(module, directory, name, data, None, false) }
     }
 
     /// # Safety
@@ -129,6 +129,7 @@ impl<S: Show> File<S> {
         name: &CStr,
         data: Arc<S>,
         store: Option<StoreFn>,
+        is_private: bool,
     ) -> Result<Self> {
         check_owner(module, show::<S> as usize)?;
         let mut file = KBox::new(
@@ -136,6 +137,7 @@ impl<S: Show> File<S> {
                 show: Some(show::<S>),
                 store,
                 data: ptr::null_mut(),
+                is_private,
             },
             GFP_KERNEL,
         )?;
@@ -173,7 +175,22 @@ impl<S: Store> File<S> {
         data: Arc<S>,
     ) -> Result<Self> {
         // SAFETY: The function is that of `S`.
-        unsafe { Self::create(module, directory, name, data, Some(store::<S>)) }
+        unsafe { Self::create(module, directory, name, data, Some(store::<S>), false) }
+    }
+
+    /// Creates a file that root may read and write, and no one else, as [`Self::new`]. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::new`].
+    pub fn private(
+        module: &'static ThisModule,
+        directory: Arc<Directory>,
+        name: &CStr,
+        data: Arc<S>,
+    ) -> Result<Self> {
+        // SAFETY: The function is that of `S`.
+        unsafe { Self::create(module, directory, name, data, Some(store::<S>), true) }
     }
 }
 

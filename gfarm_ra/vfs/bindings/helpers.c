@@ -412,11 +412,16 @@ static const struct proc_ops vfs_ext_proc_ops = {
 	.proc_write = vfs_ext_proc_write,
 };
 
-/* All may read it, and root may write it if it stores. The caller keeps file until the entry is removed. */
+/*
+ * All may read it unless it is private, and root may write it if it stores. The caller keeps file until the entry is
+ * removed.
+ */
 struct proc_dir_entry *vfs_ext_helper_proc_create(const char *name, struct proc_dir_entry *parent,
 						  struct vfs_ext_proc_file *file)
 {
-	return proc_create_data(name, file->store ? 0644 : 0444, parent, &vfs_ext_proc_ops, file);
+	umode_t mode = (file->is_private ? 0400 : 0444) | (file->store ? 0200 : 0);
+
+	return proc_create_data(name, mode, parent, &vfs_ext_proc_ops, file);
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_proc_create);
 

@@ -116,6 +116,7 @@ struct vfs_ext_proc_file {
 	int (*show)(struct seq_file *m, void *v);
 	int (*store)(void *data, const char *bytes, size_t len);
 	void *data;
+	bool is_private;
 };
 
 struct proc_dir_entry *vfs_ext_helper_proc_create(const char *name, struct proc_dir_entry *parent,

@@ -166,9 +166,13 @@ def test_a_mount_without_the_cache_costs_nothing(vm: Lab) -> None:
 
 @needs(machines=1, timeout=240)
 def test_peers_are_written_to_ibaddr(vm: Lab) -> None:
-    """The lines of 2014 and those with a GID only; what is wrong is an error and changes nothing; all are removed."""
+    """The lines of 2014 and those with a GID only; what is wrong is an error and changes nothing; all are removed.
+    It has keys of queue pairs, which are root's business."""
     servers = gfarm_mount.start(vm)
     with gfarm_node.node(servers, "ib_qkey=222,ib_sl=5") as mount:
+        others = "setpriv --reuid=65534 --clear-groups cat"
+        ok(vm.server.try_run(f"{others} {mount.folder}/ibaddr").code, "another user reads ibaddr")
+        ok("datagrams " in vm.server.run(f"{others} {mount.folder}/ibstat"), "another user does not read ibstat")
         for line, peer in (("add gid=::ffff:10.9.9.1 qpn=17 qkey=4",
                             "lid=0 qpn=17 psn=0 qkey=4 sl=5 gid=::ffff:10.9.9.1"),
                            ("lid=0 qpn=18 psn=9 qkey=3 sl=1 gid=::ffff:10.9.9.1",
