@@ -163,6 +163,10 @@ impl World {
 
     pub(crate) fn arrive(&mut self, to: usize, message: Message) {
         let (now_ns, room, service_ns) = (self.now_ns, self.s.receives, self.s.service_ns);
+        if to == 0 && self.is_drowned(&message) {
+            self.tally.overruns += 1;
+            return;
+        }
         let node = &mut self.nodes[to];
         if !node.alive {
             return;
@@ -176,6 +180,13 @@ impl World {
         node.cpu_free_ns = node.cpu_free_ns.max(now_ns) + service_ns;
         let (at_ns, life) = (node.cpu_free_ns, node.life);
         self.agenda.push(at_ns, Event::Serve { to, life, message });
+    }
+
+    /// Returns whether a message to the first node finds no receive, for the flood.
+    fn is_drowned(&mut self, message: &Message) -> bool {
+        let kind = wire::peek(&message.bytes).map(|sealed| sealed.head().kind);
+        let is_spared = self.s.has_own_replies && kind == Ok(Kind::Reply);
+        !is_spared && self.has(self.s.flood)
     }
 
     /// Takes a datagram, as the kernel's driver does.
