@@ -26,6 +26,7 @@ mod admission;
 mod attached;
 mod chunk_read;
 mod counters;
+mod data_qps;
 mod endpoint;
 mod handles;
 mod in_flight;

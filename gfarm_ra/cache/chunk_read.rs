@@ -30,6 +30,7 @@ use vfs_ext::{
 };
 
 use super::{
+    data_qps::new_qkey,
     endpoint::Incoming,
     inbox::{
         Inbox,
@@ -40,10 +41,7 @@ use super::{
     requester::Requests, //
 };
 use crate::proto::cache::{
-    address::{
-        random_qkey,
-        NodeId, //
-    },
+    address::NodeId,
     counter::Counter,
     excluded::Reason,
     owner::ChunkKey,
@@ -390,7 +388,10 @@ impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
             // CAST: Below 256.
             page / PAGES as u64 == chunk && pages.contains((page % PAGES as u64) as u8)
         });
-        let qkey = random_qkey(random::number());
+        let ahead = qp.prepared_key();
+        let counters = self.requests.endpoint.counters();
+        counters.add(Counter::KeysAhead, ahead.is_some().into());
+        let qkey = ahead.unwrap_or_else(new_qkey);
         let fragment_len = self.requests.fragment_len;
         let Ok(landing) = Landing::new(qp.number(), qkey, fragment_len) else {
             self.hold = Hold::Idle(qp, selection.into_lent());

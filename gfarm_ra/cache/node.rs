@@ -323,6 +323,7 @@ impl Shared {
         let queue = self.queue.lock().take();
         // Waits for the workers, of which one may have another keep a request.
         drop(queue);
+        attached.requests.end_worker();
         self.keepers.end();
         self.refusers.end();
         drop(attached);

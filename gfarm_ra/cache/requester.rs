@@ -21,10 +21,6 @@ use kernel_ext::sync::atomic::{
         Release, //
     }, //
 };
-use rdma::{
-    transfer::ReceiveQp,
-    Cq, //
-};
 use vfs_ext::{
     FileSystem,
     Lent, //
@@ -32,15 +28,16 @@ use vfs_ext::{
 
 use super::{
     chunk_read::ChunkRead,
+    data_qps::{
+        DataQp,
+        DataQps, //
+    },
     endpoint::{
         Endpoint,
         Incoming, //
     },
     in_flight::ReadsInFlight,
-    inbox::{
-        Inbox,
-        Landed, //
-    },
+    inbox::Inbox,
     membership::Membership,
     node::Limits,
     now_us,
@@ -57,10 +54,7 @@ use crate::proto::{
     cache::{
         address::NodeId,
         counter::Counter,
-        fragment::{
-            FragmentLen,
-            FRAGMENTS_MAX, //
-        },
+        fragment::FragmentLen,
         have::Have,
         pages::{
             PageSet,
@@ -93,36 +87,6 @@ use crate::proto::{
     },
     identity::ContentId,
 };
-
-/// A queue pair for the fragments of one read, and what comes for it.
-struct DataQp {
-    qp: ReceiveQp<Landed>,
-    cq: Arc<Cq>,
-    inbox: Arc<Inbox>,
-}
-
-impl DataQp {
-    /// Creates the queue pair of an inbox. Sleeps.
-    fn new<I: Incoming>(endpoint: &Endpoint<I>, inbox: Arc<Inbox>) -> Result<Self> {
-        // CAST: 256.
-        let fragments_max = FRAGMENTS_MAX as u16;
-        let device = endpoint.pd().device();
-        let entries = ReceiveQp::<Landed>::config(fragments_max).cq_entries();
-        // The worker of the read takes what has come when it has the reply.
-        let cq = Cq::polled_with_notify(device, entries, inbox.qp_index().into(), inbox.clone())?;
-        let landed = Landed(inbox.clone());
-        let qp = ReceiveQp::new(endpoint.pd(), &cq, &endpoint.port(), fragments_max, landed)?;
-        Ok(Self { qp, cq, inbox })
-    }
-}
-
-/// The queue pairs that no read uses, and the inboxes of those that have not been needed yet: each
-/// takes a time that a mount would wait for, and most mounts never need all. There is room for all
-/// in both lists.
-struct DataQps {
-    idle: KVec<DataQp>,
-    unmade: KVec<Arc<Inbox>>,
-}
 
 /// The length of a notice's datagram, in bytes.
 const HAVE_LEN: usize = HEAD_LEN + Have::LEN + CODE_LEN;
@@ -196,8 +160,7 @@ pub(crate) struct Requests<I: Incoming> {
     pub(super) secret: Arc<Secret>,
     pub(super) sums: Option<Arc<Sums>>,
     inboxes: KVec<Arc<Inbox>>,
-    #[pin]
-    data_qps: Mutex<DataQps>,
+    data_qps: Arc<DataQps<I>>,
     pub(super) peer_timings: Arc<PeerTimings>,
     pub(super) fragment_len: FragmentLen,
     /// The number of times that all reads were told to end.
@@ -226,19 +189,13 @@ impl<I: Incoming> Requests<I> {
         let (fragment_len, count) = (endpoint.longest(), limits.asking);
         let (peers, me) = (&membership.peers, membership.peers.me().node);
         let peer_timings = PeerTimings::new(limits.timeout_us_max)?;
-        let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
-        let mut unmade = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut inboxes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         for index in 0..count {
             let how = (limits.read_us, sums.is_some());
             let inbox = Inbox::new((index, count), me, fragment_len, how)?;
-            inboxes.push(inbox.clone(), GFP_KERNEL)?;
-            // The first one is made now: a device that cannot is found out by the mount.
-            match index {
-                0 => idle.push(DataQp::new(endpoint, inbox)?, GFP_KERNEL)?,
-                _ => unmade.push(inbox, GFP_KERNEL)?,
-            }
+            inboxes.push(inbox, GFP_KERNEL)?;
         }
+        let data_qps = DataQps::new(endpoint, &inboxes)?;
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
@@ -249,7 +206,7 @@ impl<I: Incoming> Requests<I> {
                 secret: secret.clone(),
                 sums: sums.clone(),
                 inboxes,
-                data_qps <- new_mutex!(DataQps { idle, unmade }, "Requests::data_qps"),
+                data_qps,
                 peer_timings,
                 fragment_len,
                 interrupts: AtomicU32::new(0),
@@ -272,6 +229,11 @@ impl<I: Incoming> Requests<I> {
         for inbox in self.inboxes.iter() {
             inbox.post(Event::Cancel);
         }
+    }
+
+    /// Ends the worker that prepares queue pairs. Sleeps.
+    pub(crate) fn end_worker(&self) {
+        self.data_qps.end();
     }
 
     /// Ends all reads in flight, as [`interrupt`](Self::interrupt), and refuses new ones.
@@ -427,7 +389,7 @@ impl<I: Incoming> Requests<I> {
         let Some(lost) = self.asked() else {
             return Some((lent, Owners::NONE));
         };
-        let Some(DataQp { qp, cq, inbox }) = self.data_qp() else {
+        let Some(DataQp { qp, cq, inbox }) = self.data_qps.take() else {
             return Some((lent, Owners::NONE));
         };
         self.endpoint.counters().add(Counter::Reads, 1);
@@ -436,28 +398,7 @@ impl<I: Incoming> Requests<I> {
         let (qp, lent) = read.into_parts()?;
         let owners = inbox.end();
         self.waits(read_id, None);
-        // There is room for all.
-        let data_qp = DataQp { qp, cq, inbox };
-        let _ = self.data_qps.lock().idle.push_within_capacity(data_qp);
+        self.data_qps.give_back(DataQp { qp, cq, inbox });
         Some((lent, owners))
-    }
-
-    /// Takes a queue pair that no read uses; `None` if all are in use, or none can be made now.
-    /// Sleeps. No allocation in it waits for IO, as the caller has seen to.
-    fn data_qp(&self) -> Option<DataQp> {
-        let inbox = {
-            let mut data_qps = self.data_qps.lock();
-            if let Some(mut data_qp) = data_qps.idle.pop() {
-                data_qp.qp.set_partition(self.endpoint.port().pkey_index);
-                return Some(data_qp);
-            }
-            data_qps.unmade.pop()?
-        };
-        let data_qp = DataQp::new(&self.endpoint, inbox.clone()).ok();
-        if data_qp.is_none() {
-            // The next read may have more luck.
-            let _ = self.data_qps.lock().unmade.push_within_capacity(inbox);
-        }
-        data_qp
     }
 }

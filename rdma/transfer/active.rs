@@ -131,6 +131,8 @@ pub(super) struct Queue<H: Counted> {
     /// The index of the partition with which the queue pair was started.
     pkey_index: u16,
     dirty: bool,
+    /// The key for which it was made ready ahead.
+    prepared: Option<u32>,
     /// [`None`] during a transfer.
     buffer: Option<SgBuffer>,
 }
@@ -149,6 +151,7 @@ impl<H: Counted> Queue<H> {
             port,
             pkey_index: port.pkey_index,
             dirty: false,
+            prepared: None,
             buffer,
         };
         Ok(KBox::new(queue, GFP_KERNEL)?)
@@ -175,10 +178,10 @@ impl<H: Counted> Queue<H> {
     ///
     /// Those of [`OwnedQp::restart`]: the device did not flush the queue pair, or refuses it.
     pub(super) fn prepare(&mut self, qkey: u32) -> Result {
+        let has_key = self.prepared.take() == Some(qkey);
         self.port.qkey = qkey;
         if !self.dirty {
-            let is_ready = !self.qp.handler().pending().has_failed() && !self.has_moved();
-            if is_ready && self.qp.set_qkey(qkey).is_ok() {
+            if self.is_ready() && (has_key || self.qp.set_qkey(qkey).is_ok()) {
                 return Ok(());
             }
             // The device has given it up since the last transfer, or the partition is another one,
@@ -190,6 +193,25 @@ impl<H: Counted> Queue<H> {
         self.dirty = false;
         self.pkey_index = self.port.pkey_index;
         Ok(())
+    }
+
+    /// Does [`prepare`](Self::prepare) ahead of the transfer. One that has to be drained first is
+    /// left to that: who waits for it then needs it.
+    pub(super) fn prepare_ahead(&mut self, qkey: u32) {
+        if self.dirty || self.is_ready() {
+            let prepared = self.prepare(qkey);
+            self.prepared = prepared.is_ok().then_some(qkey);
+        }
+    }
+
+    /// Returns the key for which it was made ready ahead.
+    pub(super) fn prepared(&self) -> Option<u32> {
+        self.prepared
+    }
+
+    /// Returns whether a started queue pair needs no restart.
+    fn is_ready(&self) -> bool {
+        !self.qp.handler().pending().has_failed() && !self.has_moved()
     }
 
     /// Makes the queue pair ready for a transfer that may use its present key. Sleeps.

@@ -346,6 +346,18 @@ impl<H: ReceiveEvents> ReceiveQp<H> {
         self.queue.set_partition(pkey_index);
     }
 
+    /// Prepares it for a transfer with the key `qkey`, as far as nothing has to be waited for: then
+    /// [`receive`](Self::receive) asks the device for nothing but to take the receives. Datagrams
+    /// with the key before are lost from now on. Sleeps.
+    pub fn prepare_ahead(&mut self, qkey: u32) {
+        self.queue.prepare_ahead(qkey);
+    }
+
+    /// Returns the key that it was [prepared](Self::prepare_ahead) for since the last transfer.
+    pub fn prepared_key(&self) -> Option<u32> {
+        self.queue.prepared()
+    }
+
     /// Returns the handler.
     pub fn handler(&self) -> &H {
         &self.queue.qp().handler().events

@@ -20,7 +20,7 @@ DRIVERS: dict[str, Layers] = {
     "rnbd_ec": ("proto shown", "arrays device sysfs", "rnbd_ec"),
     "gfarm_ra": ("proto vfs", "cache net", "fs", "gfarm_ra"),
     "gfarm_ra/cache": ("admission counters handles in_flight inbox peer_timing peers place secret sums workers",
-                       "endpoint message_pool owner resolvers", "membership responder", "chunk_read requester",
+                       "endpoint message_pool owner resolvers", "data_qps membership responder", "chunk_read requester",
                        "attached", "node", "view"),
     "gfarm_ra/net": ("content page_source place ring stats user_key", "setup", "call descriptors login", "gfsd",
                      "batch hosts link naming", "reader stream", "client"),

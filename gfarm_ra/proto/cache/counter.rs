@@ -45,6 +45,8 @@ counters! {
     Asked = "asked",
     /// Requests of these that were not the first of their part.
     AskedAgain = "asked_again",
+    /// Requests for pages whose queue pair had a new key before they were made.
+    KeysAhead = "keys_ahead",
     /// Requests that were not answered in time.
     Timeouts = "timeouts",
     /// Number of times that this node was cut off from all others.

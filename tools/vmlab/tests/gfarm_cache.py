@@ -146,7 +146,8 @@ def left_servers(mounts: list[Node], bytes_max: float) -> None:
 
 @needs(machines=1, timeout=300)
 def test_a_second_reader_reads_from_the_first(vm: Lab) -> None:
-    """Each byte leaves the file server once; what the second and the third one read is the same."""
+    """Each byte leaves the file server once; what the second and the third one read is the same. A worker changes the
+    keys of queue pairs between two reads."""
     servers = gfarm_mount.start(vm)
     sizes = (1, 4096, 300_001, 1 << 20, 3_000_001)
     wanted = [put_random(servers, f"shared{size}", size, "fs1") for size in sizes]
@@ -154,6 +155,9 @@ def test_a_second_reader_reads_from_the_first(vm: Lab) -> None:
         for mount in mounts:
             eq([mount.sha256(f"shared{size}") for size in sizes], wanted, mount.at)
         left_servers(mounts, sum(sizes))
+        ahead = [mount.ibstat()["keys_ahead"] for mount in mounts]
+        print(f"# requests whose queue pair had a new key before: {ahead}")
+        ge(ahead[1] + ahead[2], 1, "keys that a worker has changed")
 
 
 @needs(machines=1, timeout=300)
