@@ -264,7 +264,10 @@ def test_a_listing_does_not_wait_for_the_gfsd_of_a_file(vm: Lab) -> None:
         job = vm.server.start_job(f"cd {mount.at} && {waits}; tail -c 1 <&3 | wc -c", 200)
         until(lambda: gfarm.machine.exists("/run/waits"), 20, "the file is open")
         stopped = gfarm.run(f"python3 -I -S /run/stop.py {server}").split()
-        gfarm.run(f"head -c 100000 /dev/urandom > {folder}/blocked0; touch /run/go; sleep 2")
+        # Who begins to read behind the change has another process of the gfsd, and waits for none.
+        gfarm.run("touch /run/go; sleep 2")
+        gfarm.run(f"head -c 100000 /dev/urandom > {folder}/blocked0; sleep 2")
+        ok(job.running, "the reader does not wait")
         ok("blocked0" in gfarm.run(f"timeout -s KILL 20 ls {mount.at}").split(), "the file is not in a listing")
         gfarm.run(f"kill -CONT {' '.join(stopped)}")
         job.wait(200)
