@@ -125,9 +125,13 @@ impl fmt::Display for NoQuorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {MEMBERS} members are there, of which fewer than {QUORUM} are in sync: add the \
-             member that is missing",
-            self.present.count()
+            "{} of {MEMBERS} members are there, of which fewer than {QUORUM} are in sync: {}",
+            self.present.count(),
+            if self.present == Members::ALL {
+                "name two of them, if need be with force=1"
+            } else {
+                "add the member that is missing"
+            }
         )
     }
 }
@@ -151,7 +155,7 @@ pub fn choose(held: &Held) -> Result<Choice, NoQuorum> {
 /// # Errors
 ///
 /// Returns that there is none.
-pub(crate) fn choose_by(held: &Held, quorum: usize) -> Result<Choice, NoQuorum> {
+fn choose_by(held: &Held, quorum: usize) -> Result<Choice, NoQuorum> {
     let with = |test: &dyn Fn(&Epoch) -> bool| -> Members {
         let each = (0..MEMBERS).zip(held);
         each.filter(|(_, epoch)| epoch.as_ref().is_some_and(test))
@@ -184,4 +188,23 @@ pub(crate) fn choose_by(held: &Held, quorum: usize) -> Result<Choice, NoQuorum> 
             present: with(&|_| true),
         }),
     }
+}
+
+/// Chooses an epoch as [`choose_by`] does. If there is none, the one member of which a slot may
+/// hide a newer superblock does not count: of the others one may have been told an epoch before the
+/// power failed, to which it cannot agree.
+///
+/// # Errors
+///
+/// Returns that there is none.
+pub(crate) fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<Choice, NoQuorum> {
+    choose_by(held, quorum).or_else(|why| {
+        let mut others = *held;
+        for (member, epoch) in others.iter_mut().enumerate() {
+            *epoch = epoch.filter(|_| !hiding.contains(member));
+        }
+        let is_one = hiding.count() == 1;
+        let choice = is_one.then(|| choose_by(&others, quorum).ok());
+        choice.flatten().ok_or(why)
+    })
 }

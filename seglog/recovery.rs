@@ -25,7 +25,7 @@ use super::{
     cursor::Cursor,
     devices::Devices,
     epoch::{
-        choose_by,
+        choose_of,
         Choice,
         Epoch,
         Held,
@@ -106,7 +106,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
     ) -> Result<Self, Fault<D::Error>> {
         let mut superblocks = [None; MEMBERS];
         let with = (present, is_forced);
-        let may_be_older = slots::superblocks(devices, with, &mut superblocks, crc)?;
+        let (hiding, may_be_older) = slots::superblocks(devices, with, &mut superblocks, crc)?;
         let is_given_up = is_forced && may_be_older;
         let mut all = superblocks.iter().flatten();
         let none = Fault::NoQuorum(NoQuorum { present });
@@ -116,7 +116,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         }
         let held: Held = superblocks.map(|superblock| superblock.map(|s| s.epoch));
         let quorum = first.layout.members_needed();
-        let mut choice = choose_by(&held, quorum).map_err(Fault::NoQuorum)?;
+        let mut choice = choose_of(&held, hiding, quorum).map_err(Fault::NoQuorum)?;
         for superblock in superblocks.iter().flatten() {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;

@@ -50,9 +50,10 @@ pub fn read<D: Devices>(
     Ok(found)
 }
 
-/// Reads the superblocks of the members that are there; returns whether they may be older than the
-/// log: a member is missing, and a slot of another one may hide what it knows, or two members have
-/// one slot each, and their newer ones may be damaged, or torn.
+/// Reads the superblocks of the members that are there; returns those of which a slot may hide a
+/// newer one, and whether all may be older than the log: a member is missing, and a slot of another
+/// one may hide what it knows, or two members have one slot each, and their newer ones may be
+/// damaged, or torn.
 ///
 /// # Errors
 ///
@@ -63,7 +64,7 @@ pub(crate) fn superblocks<D: Devices>(
     (present, is_forced): (Members, bool),
     superblocks: &mut [Option<Superblock>; MEMBERS],
     crc: &impl Checksum,
-) -> Result<bool, Fault<D::Error>> {
+) -> Result<(Members, bool), Fault<D::Error>> {
     let (mut hiding, mut alone) = (Members::NONE, Members::NONE);
     let mut layout = None;
     for (member, to) in (0..MEMBERS).zip(superblocks) {
@@ -88,9 +89,9 @@ pub(crate) fn superblocks<D: Devices>(
     let few = layout.map_or(1, |layout| layout.members_needed().saturating_sub(1));
     match hiding.iter().next() {
         Some(member) if !is_sure => Err(Fault::Unsure(member)),
-        hiding => {
-            let is_unsure = present != all && hiding.is_some();
-            Ok(is_unsure || alone.count() > few)
+        first => {
+            let is_unsure = present != all && first.is_some();
+            Ok((hiding, is_unsure || alone.count() > few))
         }
     }
 }

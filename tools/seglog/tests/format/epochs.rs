@@ -154,6 +154,25 @@ fn a_slot_that_gives_an_error_is_one_that_is_damaged() {
     assert!(assemble(&mut ram, Members::ALL, 9).is_ok());
 }
 
+/// The power fails when one member of three is told an epoch, and another one cannot give the epoch
+/// before: these two cannot agree, and the first one and the third one can.
+#[test]
+fn who_cannot_be_read_while_an_epoch_is_told_is_left_out() {
+    let mut ram = Ram::new();
+    assemble(&mut ram, Members::ALL, 6).unwrap();
+    let mut later = ram.clone();
+    assemble(&mut later, Members::ALL, 7).unwrap();
+    ram.bytes[0][..8192].copy_from_slice(&later.bytes[0][..8192]);
+    ram.unreadable = Some((2, 4096));
+    let (log, _) = assemble(&mut ram.clone(), Members::ALL, 8).unwrap();
+    assert_eq!(log.live(), members(0b011));
+    // Where the third one may hide something, too, none can be left out.
+    ram.bytes[1][8] ^= 1;
+    let refused = assemble(&mut ram, Members::ALL, 8).map(|_| ());
+    let present = Members::ALL;
+    assert_eq!(refused, Err(Fault::NoQuorum(NoQuorum { present })));
+}
+
 /// With no slot to go by, force does not help: it would be any device.
 #[test]
 fn a_member_without_a_slot_that_can_be_read_is_refused() {
