@@ -23,7 +23,10 @@ use super::{
         DATA_COLUMNS,
         MEMBERS, //
     },
-    reading,
+    reading::{
+        self,
+        Columns, //
+    },
     ArrayTag,
     Checksum, //
 };
@@ -38,6 +41,32 @@ pub(crate) struct Accepted {
     pub(crate) hash: u32,
     /// The members whose columns are whole.
     pub(crate) whole: Members,
+}
+
+/// A place where a batch may be that too few members give.
+#[derive(Clone, Copy)]
+struct Doubt {
+    /// The latest incarnation that it may have.
+    latest: u64,
+    member: usize,
+    at: u64,
+}
+
+impl Doubt {
+    /// Returns the one of two that may hide the later incarnation: `before`, or that of members
+    /// which cannot be read.
+    fn of(before: Option<Self>, unreadable: Members, (latest, at): (u64, u64)) -> Option<Self> {
+        let member = unreadable.iter().next();
+        let this = member.map(|member| Self { latest, member, at });
+        before.filter(|before| before.latest >= latest).or(this)
+    }
+
+    const fn fault<E>(&self) -> Fault<E> {
+        Fault::Unreadable {
+            member: self.member,
+            at: self.at,
+        }
+    }
 }
 
 /// The members in sync, of which batches are read.
@@ -57,18 +86,23 @@ pub(crate) struct Chain<'a, D, C> {
 
 impl<D: Devices, C: Checksum> Chain<'_, D, C> {
     /// Returns the next batch of the log, if it is whole: then its columns are in memory.
+    ///
+    /// What was flushed is whole on each member in sync that has a column of it. So a member that
+    /// cannot be read where a batch may be is not needed while the others are enough to have it:
+    /// they have it, or it was not flushed. Else nothing says that the log ends there.
     pub(crate) fn next(&mut self, cursor: &Cursor) -> Result<Option<Accepted>, Fault<D::Error>> {
         let mut best: Option<Accepted> = None;
-        let mut unreadable = None;
+        let mut doubt: Option<Doubt> = None;
         for place in cursor.places() {
             let Some(at) = self.layout.at(place) else {
                 continue;
             };
+            let mut unreadable = Members::NONE;
             for member in self.in_sync.iter() {
                 let found = match self.head(member, place, at) {
                     Ok(found) => found.filter(|(head, _)| cursor.fits(head)),
                     Err(()) => {
-                        unreadable = Some(Fault::Unreadable { member, at });
+                        unreadable = unreadable.or(Members::of(member));
                         continue;
                     }
                 };
@@ -84,25 +118,47 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                 let Some((head, hash)) = found.filter(|(head, _)| is_newer(head)) else {
                     continue;
                 };
-                let (whole, failed) = self.load(&head, hash)?;
+                let columns = self.load(&head, hash)?;
+                let whole = columns.whole;
                 if whole.count() >= head.kind.columns_needed() && self.fill(&head, whole) {
                     best = Some(Accepted { head, hash, whole });
-                } else if let Some(member) = failed {
-                    unreadable = Some(Fault::Unreadable { member, at });
+                } else if head.used.and(self.in_sync) == whole.or(columns.unreadable) {
+                    doubt = Doubt::of(doubt, columns.unreadable, (head.incarnation, at));
                 }
             }
+            if self.in_sync.minus(unreadable).count() < self.layout.members_needed() {
+                let latest = if place.unit == 0 {
+                    self.incarnation
+                } else {
+                    cursor.incarnation
+                };
+                doubt = Doubt::of(doubt, unreadable, (latest, at));
+            }
         }
-        let Some(best) = best else {
-            return unreadable.map_or(Ok(None), Err);
-        };
-        // The columns of another candidate may have come after it.
-        let (whole, _) = self.load(&best.head, best.hash)?;
-        if whole != best.whole || !self.fill(&best.head, whole) {
-            let at = self.layout.at(best.head.place).unwrap_or_default();
-            let member = best.whole.minus(whole).iter().next().unwrap_or_default();
-            return Err(Fault::Unreadable { member, at });
+        let newest = best.as_ref().map(|best| best.head.incarnation);
+        match (best, doubt) {
+            (_, Some(doubt)) if newest.is_none_or(|newest| newest < doubt.latest) => {
+                Err(doubt.fault())
+            }
+            (Some(best), _) => self.load_again(best).map(Some),
+            (None, _) => Ok(None),
         }
-        Ok(Some(best))
+    }
+
+    /// Loads the columns of a batch that was accepted: those of another candidate may have come
+    /// after them.
+    fn load_again(&mut self, accepted: Accepted) -> Result<Accepted, Fault<D::Error>> {
+        let Accepted { head, hash, .. } = accepted;
+        let whole = self.load(&head, hash)?.whole;
+        if whole.count() >= head.kind.columns_needed() && self.fill(&head, whole) {
+            return Ok(Accepted { head, hash, whole });
+        }
+        let at = self.layout.at(head.place).unwrap_or_default();
+        let member = accepted.whole.minus(whole).iter().next();
+        Err(Fault::Unreadable {
+            member: member.unwrap_or_default(),
+            at,
+        })
     }
 
     /// Reads the head of a member's column.
@@ -113,22 +169,16 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         Ok(Head::parse(to, place, (&self.layout, self.tag), self.crc))
     }
 
-    /// Reads the columns of a batch; returns the members in sync of which they are whole, and one
-    /// that cannot be read.
-    fn load(
-        &mut self,
-        head: &Head,
-        hash: u32,
-    ) -> Result<(Members, Option<usize>), Fault<D::Error>> {
-        let found = reading::columns(
+    /// Reads the columns of a batch that the members in sync have.
+    fn load(&mut self, head: &Head, hash: u32) -> Result<Columns, Fault<D::Error>> {
+        reading::columns(
             self.devices,
             (head, hash),
             self.in_sync,
             &mut self.columns,
             (&self.layout, self.tag),
             self.crc,
-        )?;
-        Ok((found.whole, found.unreadable.iter().last()))
+        )
     }
 
     /// Makes, in memory, the columns of a batch that are not whole, of enough that are; returns

@@ -47,7 +47,8 @@ pub enum Fault<E> {
         /// The number of the first batch that they do not know.
         sequence: u64,
     },
-    /// The log may be longer than it seems: a member cannot read where it may go on.
+    /// The log may be longer than it seems: a member cannot be read where it may go on, and the
+    /// others are too few to know.
     Unreadable {
         /// The member.
         member: usize,
@@ -109,8 +110,8 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
             ),
             Self::Unreadable { member, at } => write!(
                 f,
-                "member {member} cannot be read at byte {at}, where the log may go on: assemble \
-                 without it, or when it can be read"
+                "member {member} cannot be read at byte {at}, where the log may go on, and too few \
+                 others tell: add the member that is missing, or assemble when it can be read"
             ),
             Self::Endless { sequence } => write!(
                 f,

@@ -20,6 +20,7 @@ mod world;
 
 use world::{
     End,
+    Extent,
     Life,
     Newest,
     Tally, //
@@ -31,6 +32,8 @@ pub(crate) struct Setting {
     pub(crate) fails: bool,
     /// Power fails.
     pub(crate) crashes: bool,
+    /// Sectors of so many members cannot be read, until they are written again.
+    pub(crate) spoilt: usize,
     /// Both come one after the other.
     pub(crate) storm: bool,
     /// Nothing is compressed, and all blocks are written first.
@@ -86,6 +89,43 @@ fn members_fail_and_return_and_nothing_is_lost() {
         steps: 4000,
         ..Setting::default()
     });
+}
+
+/// Those of one member keep nothing from being read, nor the array from being assembled, while the
+/// two others are in sync.
+#[test]
+fn bad_sectors_of_one_member_are_survived() {
+    for seed in seeds().take(10) {
+        let setting = Setting {
+            crashes: true,
+            spoilt: 1,
+            percent: 30,
+            steps: 2500,
+            ..Setting::default()
+        };
+        Life::new(seed, setting).run();
+    }
+}
+
+/// With one of the others missing, and where two have bad sectors, it is told what cannot be read,
+/// and nothing else is read instead.
+#[test]
+fn bad_sectors_beside_a_member_that_fails_are_told() {
+    for spoilt in [1, 2] {
+        let mut unreadable = 0;
+        for seed in seeds().take(6) {
+            let setting = Setting {
+                fails: true,
+                crashes: true,
+                spoilt,
+                percent: 30,
+                steps: 3000,
+                ..Setting::default()
+            };
+            unreadable += Life::new(seed, setting).run().unreadable;
+        }
+        assert!(unreadable > 0);
+    }
 }
 
 #[test]
@@ -253,6 +293,7 @@ fn a_copy_is_not_repaired_into_what_one_member_has() {
 const DAMAGED: Setting = Setting {
     fails: false,
     crashes: false,
+    spoilt: 0,
     storm: false,
     is_raw: true,
     overcommits: false,
@@ -260,10 +301,10 @@ const DAMAGED: Setting = Setting {
     steps: 1500,
 };
 
-fn damaged(end: End, pairs: bool) -> Tally {
-    let tally = Life::new(seeds().start, DAMAGED).run_with_flips(end, pairs);
+fn damaged(end: End, extent: Extent) -> Tally {
+    let tally = Life::new(seeds().start, DAMAGED).run_with_damages(end, extent);
     let shown: Vec<_> = tally.wrong.iter().take(8).collect();
-    assert!(shown.is_empty(), "{end:?}: {shown:#?}");
+    assert!(shown.is_empty(), "{end:?} {extent:?}: {shown:#?}");
     assert!(tally.assemblies > 500 && tally.refused > 0 && tally.errors > 0);
     tally
 }
@@ -271,20 +312,20 @@ fn damaged(end: End, pairs: bool) -> Tally {
 #[test]
 fn damage_after_a_stop_is_mended_or_told() {
     for end in [End::Stopped, End::DegradedAndStopped] {
-        assert_eq!(damaged(end, false).cut, 0);
+        assert_eq!(damaged(end, Extent::One).cut, 0);
     }
 }
 
 #[test]
 fn damage_after_a_power_failure_is_mended_or_told() {
     // The last batch, of which no other one says that it was flushed, may be taken for a torn one.
-    assert!(damaged(End::Crashed, false).cut > 0);
-    assert!(damaged(End::Degraded, false).cut > 0);
+    assert!(damaged(End::Crashed, Extent::One).cut > 0);
+    assert!(damaged(End::Degraded, Extent::One).cut > 0);
 }
 
 #[test]
 fn damage_of_the_superblock_that_knows_of_a_failure_is_told() {
-    damaged(End::DegradedLately, false);
+    damaged(End::DegradedLately, Extent::One);
 }
 
 /// With all three members, two of which have lost what the third one, which is stale, never knew.
@@ -306,7 +347,7 @@ fn damage_of_two_newer_superblocks_is_told() {
 
 #[test]
 fn damage_many_segments_before_the_end_of_the_log_is_told() {
-    assert!(damaged(End::CrashedLater, false).cut > 0);
+    assert!(damaged(End::CrashedLater, Extent::One).cut > 0);
 }
 
 /// Without the CRC of a superblock, or of a head, other bits mean something else.
@@ -323,5 +364,25 @@ fn a_bit_of_a_superblock_or_of_a_head_is_mended_or_told() {
 
 #[test]
 fn damage_of_two_members_is_told() {
-    assert!(damaged(End::Crashed, true).cut > 0);
+    assert!(damaged(End::Crashed, Extent::Two).cut > 0);
+}
+
+/// The others have what one member does not give; where too few are left it is told.
+#[test]
+fn a_sector_that_cannot_be_read_is_mended_or_told() {
+    for end in [End::Crashed, End::Degraded] {
+        assert_eq!(damaged(end, Extent::Unreadable).cut, 0);
+    }
+}
+
+#[test]
+fn sectors_of_two_members_that_cannot_be_read_are_told() {
+    assert_eq!(damaged(End::Crashed, Extent::TwoUnreadable).cut, 0);
+}
+
+/// What is something else may look like a write that was torn, as it does beside members that
+/// can be read.
+#[test]
+fn a_sector_that_cannot_be_read_beside_damage_is_told() {
+    damaged(End::Crashed, Extent::Mixed);
 }

@@ -35,6 +35,8 @@ pub(crate) enum Damage {
     Zeroes,
     /// It is anything.
     Garbage,
+    /// It cannot be read until it is written again.
+    Unreadable,
 }
 
 /// A block of a member.
@@ -45,6 +47,7 @@ pub(crate) struct Media<'a> {
     durable: &'a [Vec<u8>; 3],
     present: Members,
     over: BTreeMap<(usize, u64), [u8; SECTOR]>,
+    bad: BTreeSet<(usize, u64)>,
     /// The blocks that were read.
     pub(crate) seen: BTreeSet<(usize, u64)>,
 }
@@ -55,6 +58,7 @@ impl<'a> Media<'a> {
             durable,
             present,
             over: BTreeMap::new(),
+            bad: BTreeSet::new(),
             seen: BTreeSet::new(),
         }
     }
@@ -75,6 +79,11 @@ impl<'a> Media<'a> {
             Damage::Garbage => bytes
                 .iter_mut()
                 .for_each(|byte| *byte = random.next() as u8),
+            Damage::Unreadable => {
+                let sectors = start / SECTOR..(start + BLOCK) / SECTOR;
+                self.bad.extend(sectors.map(|n| (member, n as u64)));
+                return;
+            }
         }
         self.put(member, start as u64, &bytes);
     }
@@ -82,6 +91,7 @@ impl<'a> Media<'a> {
     fn put(&mut self, member: usize, at: u64, bytes: &[u8]) {
         for (n, part) in (at / SECTOR as u64..).zip(bytes.chunks(SECTOR)) {
             self.over.insert((member, n), part.try_into().unwrap());
+            self.bad.remove(&(member, n));
         }
     }
 }
@@ -101,8 +111,11 @@ impl Devices for Media<'_> {
         for block in at / BLOCK as u64..end.div_ceil(BLOCK as u64) {
             self.seen.insert((member, block));
         }
-        to.copy_from_slice(&self.durable[member][at as usize..end as usize]);
         let sectors = (member, at / SECTOR as u64)..(member, end.div_ceil(SECTOR as u64));
+        if self.bad.range(sectors.clone()).next().is_some() {
+            return Err("it has a bad sector");
+        }
+        to.copy_from_slice(&self.durable[member][at as usize..end as usize]);
         for ((_, sector), bytes) in self.over.range(sectors) {
             let from = (sector * SECTOR as u64 - at) as usize;
             to[from..from + SECTOR].copy_from_slice(bytes);

@@ -58,9 +58,14 @@ impl Member {
         }
     }
 
-    /// A sector cannot be read any more.
+    /// A sector cannot be read any more, until it is written.
     pub(crate) fn spoil(&mut self, at: u64) {
         self.bad.insert(at / SECTOR as u64);
+    }
+
+    /// All sectors can be read again.
+    pub(crate) fn mend(&mut self) {
+        self.bad.clear();
     }
 
     /// Whether bytes can be read.

@@ -8,14 +8,13 @@ mod collecting;
 mod content;
 mod damaging;
 mod failing;
+mod looks;
 mod losing;
 mod reading;
 mod refusing;
+mod spoiling;
 
-use std::{
-    cell::Cell,
-    collections::VecDeque, //
-};
+use std::collections::VecDeque;
 
 use rnbd_ec::proto::{
     array::{
@@ -45,7 +44,6 @@ use seglog::{
         Record,
         CODEC_ZEROES, //
     },
-    segments::Segment,
     Checksum, //
 };
 
@@ -53,6 +51,7 @@ use self::{
     acting::Acting,
     assembling::Words,
     collecting::Collecting,
+    looks::Counted,
     reading::Reading, //
 };
 use crate::{
@@ -68,6 +67,7 @@ use crate::{
 pub(crate) use self::damaging::{
     slots::Newest,
     End,
+    Extent,
     Tally, //
 };
 
@@ -95,27 +95,6 @@ impl Memory for OnHost {
     type Packed = Vec<Packed>;
 }
 
-thread_local! {
-    /// Counts the looks of this test through the segments, or at one of them.
-    static LOOKS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The segments, whose reads are counted.
-pub(crate) struct Counted(pub(crate) Vec<Segment>);
-
-impl AsRef<[Segment]> for Counted {
-    fn as_ref(&self) -> &[Segment] {
-        LOOKS.set(LOOKS.get() + 1);
-        &self.0
-    }
-}
-
-impl AsMut<[Segment]> for Counted {
-    fn as_mut(&mut self) -> &mut [Segment] {
-        &mut self.0
-    }
-}
-
 /// A write that waits for its batch, or for its end.
 struct Write {
     records: Vec<(Record, Vec<u8>)>,
@@ -131,6 +110,7 @@ fn bytes_of<'a>(writes: impl Iterator<Item = &'a Write>) -> usize {
 /// The result of a life.
 pub(crate) struct Done {
     pub(crate) acknowledged: u64,
+    pub(crate) unreadable: u64,
 }
 
 pub(crate) struct Life {
@@ -152,6 +132,10 @@ pub(crate) struct Life {
     step: u32,
     /// The device of a member that another one has replaced.
     shelf: Option<(usize, Member)>,
+    /// Byte of a member at which the next batch is expected.
+    log_end: u64,
+    /// How often what could not be read has kept an array from being assembled, or was lost.
+    unreadable: u64,
 }
 
 impl Life {
@@ -166,15 +150,21 @@ impl Life {
         }
         self.drain();
         self.heal();
-        self.check_redundancy();
+        if self.setting.spoilt == 0 {
+            self.check_redundancy();
+        }
         self.check_power_failure();
         assert_eq!(self.refused > 0, self.setting.overcommits);
         Done {
             acknowledged: self.acknowledged,
+            unreadable: self.unreadable,
         }
     }
 
     fn happen(&mut self) {
+        if self.setting.spoilt > 0 && self.random.below(40) == 0 {
+            self.spoil();
+        }
         match self.random.below(100) {
             0..20 => self.write(),
             20..22 => self.flush(),
@@ -463,6 +453,7 @@ impl Life {
         let bodies = self.columns.finish(&packing, &layout, &Crc, xor_into);
         let begun = self.array.begin((&packing, purpose), bodies, &Crc)?;
         let head = begun.head;
+        self.log_end = begun.at + head.column_bytes(&layout) as u64;
         for member in head.used.iter() {
             let column = column_of(head.place.segment, member);
             let from = self.columns.of(&head, column);

@@ -5,7 +5,7 @@
 
 use std::{
     cell::Cell,
-    convert::Infallible,
+    collections::BTreeSet,
     hash::{
         DefaultHasher,
         Hash,
@@ -117,7 +117,21 @@ struct Recorder<'a> {
     superblocks: [Option<Superblock>; MEMBERS],
     states: Option<Vec<Disks>>,
     present: Members,
+    errors: Errors,
 }
+
+/// Places that cannot be read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Errors {
+    /// Those of members, until they are written again.
+    pub(crate) bad: BTreeSet<(usize, usize)>,
+    /// Those that were read.
+    pub(crate) seen: BTreeSet<(usize, usize)>,
+}
+
+/// A member cannot be read there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable;
 
 /// Where a mistake puts what is written at a byte.
 fn place(shape: &Shape, at: u64, mistake: Mistake) -> u64 {
@@ -132,14 +146,20 @@ fn place(shape: &Shape, at: u64, mistake: Mistake) -> u64 {
 }
 
 impl Devices for Recorder<'_> {
-    type Error = Infallible;
+    type Error = Unreadable;
 
     fn bytes(&self, _: usize) -> u64 {
         self.shape.layout.end_bytes()
     }
 
-    fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Infallible> {
+    fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Unreadable> {
         assert!(self.present.contains(member));
+        let places = self.shape.places(at, to.len());
+        let mut each = places.map(|place| (member, place));
+        self.errors.seen.extend(each.clone());
+        if each.any(|place| self.errors.bad.contains(&place)) {
+            return Err(Unreadable);
+        }
         let changed = self.superblocks[member].filter(|_| at < u64::from(SLOTS) * SLOT_BYTES);
         match changed {
             Some(superblock) => {
@@ -160,10 +180,13 @@ impl Devices for Recorder<'_> {
         Ok(())
     }
 
-    fn write(&mut self, member: usize, at: u64, from: &[u8], fua: bool) -> Result<(), Infallible> {
+    fn write(&mut self, member: usize, at: u64, from: &[u8], fua: bool) -> Result<(), Unreadable> {
         assert!(self.present.contains(member));
         if self.mistake == Mistake::CompletionLeftOut && !fua && self.phase.get() == Phase::Commit {
             return Ok(());
+        }
+        for place in self.shape.places(at, from.len()) {
+            self.errors.bad.remove(&(member, place));
         }
         let disk = &mut self.disks[member];
         disk.begin(self.shape, place(self.shape, at, self.mistake), from, 1);
@@ -175,7 +198,7 @@ impl Devices for Recorder<'_> {
         Ok(())
     }
 
-    fn flush(&mut self, member: usize) -> Result<(), Infallible> {
+    fn flush(&mut self, member: usize) -> Result<(), Unreadable> {
         if self.mistake == Mistake::CommitFlushLeftOut && self.phase.get() == Phase::Commit {
             return Ok(());
         }
@@ -295,6 +318,8 @@ pub(crate) struct Assembled {
     pub(crate) segments: Segments<Vec<Segment>>,
     /// Assembled by force only, as a slot is torn.
     pub(crate) is_forced: bool,
+    /// What cannot be read still, and what was read.
+    pub(crate) errors: Errors,
 }
 
 /// Which epoch a mistake takes, of those that are held.
@@ -361,8 +386,27 @@ pub(crate) fn assemble(
     (disks, present): (&Disks, Members),
     mistake: Mistake,
     with_states: bool,
-) -> (Result<Assembled, Fault<Infallible>>, Vec<Disks>) {
+) -> (Result<Assembled, Fault<Unreadable>>, Vec<Disks>) {
+    let with = (mistake, with_states, Errors::default());
+    assemble_with(shape, (disks, present), with)
+}
+
+/// Assembles an array of which some places cannot be read.
+pub(crate) fn assemble_with_errors(
+    shape: &Shape,
+    (disks, present): (&Disks, Members),
+    errors: Errors,
+) -> Result<Assembled, Fault<Unreadable>> {
+    assemble_with(shape, (disks, present), (Mistake::None, false, errors)).0
+}
+
+fn assemble_with(
+    shape: &Shape,
+    (disks, present): (&Disks, Members),
+    (mistake, with_states, errors): (Mistake, bool, Errors),
+) -> (Result<Assembled, Fault<Unreadable>>, Vec<Disks>) {
     let phase = Cell::new(Phase::Commit);
+    let is_readable = errors.bad.is_empty();
     let mut recorder = Recorder {
         shape,
         disks: disks.clone(),
@@ -371,13 +415,14 @@ pub(crate) fn assemble(
         superblocks: [None; MEMBERS],
         states: with_states.then(Vec::new),
         present,
+        errors,
     };
     recorder.mistake();
     let id = hash_of(&(disks, present.bits()));
     let mut table = Words::new(&shape.layout);
     let mut result = run(&mut recorder, false, id, &mut table);
     // What a power failure has torn was not relied on.
-    let is_forced = matches!(result, Err(Fault::Unsure(_)));
+    let is_forced = is_readable && matches!(result, Err(Fault::Unsure(_)));
     if is_forced {
         result = run(&mut recorder, true, id, &mut table);
     }
@@ -392,6 +437,7 @@ pub(crate) fn assemble(
             table,
             segments,
             is_forced,
+            errors: recorder.errors,
         }
     });
     (result, states)
@@ -402,7 +448,7 @@ fn run(
     is_forced: bool,
     id: u64,
     table: &mut Words,
-) -> Result<(Opened, Segments<Vec<Segment>>), Fault<Infallible>> {
+) -> Result<(Opened, Segments<Vec<Segment>>), Fault<Unreadable>> {
     let crc = Fast(recorder.mistake);
     let mut memory = [const { [0; 256] }; MEMBERS];
     assert!(memory[0].len() <= COLUMN_BYTES_MAX);

@@ -110,6 +110,15 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// The places of some bytes.
+    pub(crate) fn places(&self, at: u64, bytes: usize) -> impl Iterator<Item = usize> + Clone {
+        let parts = self.range(at, bytes);
+        let first = parts[0].0 / 2;
+        first..first + parts.len() / 2
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     InFlight,

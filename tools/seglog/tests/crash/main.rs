@@ -20,6 +20,7 @@
 
 mod assembly;
 mod disk;
+mod errors;
 mod history;
 mod random;
 mod scenarios;

@@ -95,7 +95,12 @@ pub(crate) struct Spoilt {
 impl Spoilt {
     /// Damages the newer slots of each two members: all that was flushed is there, or the array is
     /// refused.
-    fn check(&mut self, shape: &Shape, disks: &Disks, history: &History) -> Result<(), String> {
+    pub(crate) fn check(
+        &mut self,
+        shape: &Shape,
+        disks: &Disks,
+        history: &History,
+    ) -> Result<(), String> {
         let (all, crc) = (Members::ALL, Fast(Mistake::None));
         for intact in all.iter() {
             let mut spoilt = disks.clone();
@@ -121,15 +126,15 @@ impl Spoilt {
 
 /// Lives one life; returns what is wrong.
 pub(crate) fn live(seed: u64, mistake: Mistake, formatted: Disks) -> Result<(), String> {
-    live_spoilt(seed, mistake, formatted, None)
+    live_checked(seed, mistake, formatted, |_, _, _| Ok(()))
 }
 
-/// Lives as [`live`] does; slots are damaged before each assembly, of copies of the members.
-pub(crate) fn live_spoilt(
+/// Lives as [`live`] does; what is there before each assembly is checked, also one that is cut off.
+pub(crate) fn live_checked(
     seed: u64,
     mistake: Mistake,
     formatted: Disks,
-    mut spoilt: Option<&mut Spoilt>,
+    mut check: impl FnMut(&Shape, &Disks, &History) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut setting = Setting::new(&[]);
@@ -156,11 +161,10 @@ pub(crate) fn live_spoilt(
     let mut disks = formatted;
     let mut history = History::new(0, [0; BLOCKS]);
     for depth in 0..MOUNTS {
-        if let Some(spoilt) = &mut spoilt {
-            spoilt.check(&shape, &disks, &history)?;
-        }
-        let Some(mut world) = open(&mut random, &shape, &mut disks, &history, depth, mistake)?
-        else {
+        check(&shape, &disks, &history)?;
+        let with = (&history, depth, mistake);
+        let opened = open(&mut random, &shape, &mut disks, with, &mut check)?;
+        let Some(mut world) = opened else {
             return Ok(());
         };
         for _ in 0..random.below(160) {
@@ -201,9 +205,8 @@ fn open(
     random: &mut Random,
     shape: &Shape,
     disks: &mut Disks,
-    history: &History,
-    depth: usize,
-    mistake: Mistake,
+    (history, depth, mistake): (&History, usize, Mistake),
+    check: &mut impl FnMut(&Shape, &Disks, &History) -> Result<(), String>,
 ) -> Result<Option<World>, String> {
     for _ in 0..8 {
         let is_last = random.below(3) != 0;
@@ -212,6 +215,7 @@ fn open(
         if !is_last && !states.is_empty() {
             let state = states.swap_remove(random.below(states.len()));
             *disks = state.map(|d| d.crashed(shape.torn, &mut |limit| random.below(limit)));
+            check(shape, disks, history)?;
             continue;
         }
         match result {

@@ -21,10 +21,11 @@ use crate::{
         Disks,
         Shape, //
     },
+    errors::Figures,
     random::{
         layout_of,
         live,
-        live_spoilt,
+        live_checked,
         Spoilt, //
     },
     search::Search,
@@ -116,11 +117,32 @@ fn what_two_slots_hide_is_not_given_up() {
     let mut spoilt = Spoilt::default();
     for seed in 0..2_000 {
         let disks = formatted(layout_of(seed));
-        let lived = live_spoilt(seed, Mistake::None, disks, Some(&mut spoilt));
+        let lived = live_checked(seed, Mistake::None, disks, |shape, disks, history| {
+            spoilt.check(shape, disks, history)
+        });
         assert_eq!(lived, Ok(()), "seed {seed}");
     }
     println!("{spoilt:?}");
     assert!(spoilt.assembled > spoilt.superseded && spoilt.superseded > 0);
+}
+
+/// A member, or two of them, cannot be read at a place that an assembly needs.
+#[test]
+fn what_cannot_be_read_is_not_given_up() {
+    let began = Instant::now();
+    let mut figures = Figures::default();
+    let first = env::var("SEGLOG_FIRST").map_or(160, |n| n.parse().unwrap());
+    let count = env::var("SEGLOG_LIVES").map_or(80, |count| count.parse().unwrap());
+    for seed in first..first + count {
+        let disks = formatted(layout_of(seed));
+        let lived = live_checked(seed, Mistake::None, disks, |shape, disks, history| {
+            figures.check(shape, disks, history)
+        });
+        assert_eq!(lived, Ok(()), "seed {seed}");
+    }
+    println!("{figures:?} in {:.1} s", began.elapsed().as_secs_f32());
+    assert!(figures.assembled > figures.refused && figures.refused > 0);
+    assert!(figures.assembled_of_two > 0 && figures.refused_of_two > 0);
 }
 
 /// A new device was told a use that a crash took from the log, and was written when that number was

@@ -16,6 +16,7 @@ mod order;
 mod reading;
 mod single;
 mod tables;
+mod unreadable;
 mod vectors;
 
 use seglog::{

@@ -39,9 +39,9 @@ use seglog::{
 use super::{
     assembling::OneByOne,
     content,
+    looks::LOOKS,
     Crc,
-    Life,
-    LOOKS, //
+    Life, //
 };
 use crate::member::SECTOR;
 

@@ -59,6 +59,21 @@ pub(crate) enum End {
     DegradedAndStopped,
 }
 
+/// The blocks that are damaged at once, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// One is something else.
+    One,
+    /// Those of two members at the same place are.
+    Two,
+    /// One cannot be read.
+    Unreadable,
+    /// Those of two members at the same place cannot.
+    TwoUnreadable,
+    /// One cannot be read, and that of another member at the same place is something else.
+    Mixed,
+}
+
 /// The numbers of what was found.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -197,14 +212,15 @@ impl Ground {
         })
     }
 
-    /// Whether a block is of a column of a batch that no head calls durable.
-    fn is_untold(&self, (member, block, _): &Spoilt) -> bool {
-        self.log.iter().any(|head| {
+    /// Whether a block is something else now, and of a batch that no head calls durable.
+    fn is_untold(&self, (member, block, how): &Spoilt) -> bool {
+        let is_of = |head: &Head| {
             let start = self.layout.at(head.place).unwrap();
             let end = start + head.column_bytes(&self.layout) as u64;
             let blocks = start / BLOCK as u64..end.div_ceil(BLOCK as u64);
             head.sequence > self.told && head.used.contains(*member) && blocks.contains(block)
-        })
+        };
+        *how != Damage::Unreadable && self.log.iter().any(is_of)
     }
 
     /// Damages blocks, and assembles and reads what is left.
@@ -271,9 +287,8 @@ impl Ground {
 }
 
 impl Life {
-    /// Lives, ends, and is damaged: one block of each member in turn, or with `pairs` the blocks of
-    /// two members at the same place.
-    pub(crate) fn run_with_flips(mut self, end: End, pairs: bool) -> Tally {
+    /// Lives, ends, and is damaged, at each place in turn.
+    pub(crate) fn run_with_damages(mut self, end: End, extent: Extent) -> Tally {
         let ground = self.live(end);
         let mut tally = Tally::default();
         let blocks = (ground.layout.end_bytes() / BLOCK as u64).min(self.members[0].bytes() / 4096);
@@ -282,7 +297,7 @@ impl Life {
             let present = Members::ALL.minus(*missing);
             let mut whole = ground.whole(present);
             for block in 0..blocks {
-                for spoilt in ground.damages(block, pairs) {
+                for spoilt in ground.damages(block, extent) {
                     if spoilt
                         .iter()
                         .all(|(member, _, _)| present.contains(*member))
@@ -413,21 +428,28 @@ impl Ground {
 
     /// Returns the ways in which a block, of any one or of any two members, is damaged: all of them
     /// where heads, superblocks and pages are, else one.
-    fn damages(&self, block: u64, pairs: bool) -> Vec<Vec<Spoilt>> {
+    fn damages(&self, block: u64, extent: Extent) -> Vec<Vec<Spoilt>> {
         let whole = [Damage::Zeroes, Damage::Garbage][block as usize % 2];
         let all = [Damage::Bit, Damage::BitOfHead, whole];
         let is_telling = block < self.layout.segment(0) / BLOCK as u64 || self.has_head(block);
         let turn = (block % 3) as usize;
-        let hows = if is_telling {
-            &all[..]
-        } else {
-            &all[turn..=turn]
+        let hows = match extent {
+            Extent::Unreadable | Extent::TwoUnreadable => &[Damage::Unreadable][..],
+            _ if is_telling => &all[..],
+            _ => &all[turn..=turn],
         };
-        let of = |member: usize, how| (member, block, how);
+        let of = |member: usize, how| (member % 3, block, how);
         let each = hows.iter().flat_map(|how| {
-            (0..3).map(move |member| match pairs {
-                true => vec![of(member, *how), of((member + 1) % 3, *how)],
-                false => vec![of(member, *how)],
+            (0..6).filter_map(move |n| {
+                let (one, other) = (n % 3, n % 3 + 1 + n / 3);
+                match extent {
+                    Extent::Mixed => Some(vec![of(one, Damage::Unreadable), of(other, *how)]),
+                    _ if n >= 3 => None,
+                    Extent::One | Extent::Unreadable => Some(vec![of(one, *how)]),
+                    Extent::Two | Extent::TwoUnreadable => {
+                        Some(vec![of(one, *how), of(other, *how)])
+                    }
+                }
             })
         });
         each.collect()

@@ -72,6 +72,7 @@ impl Life {
             Ok(versions) => versions,
             // It has changed: its user looks it up again.
             Err(_) if !is_current => return,
+            Err(_) if self.may_be_lost(found.index) => return,
             Err(why) => panic!("{}: {found:?}: {why}", self.label()),
         };
         for (n, (version, then)) in versions.into_iter().zip(then).enumerate() {
