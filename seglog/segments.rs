@@ -214,19 +214,17 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
     /// Returns the segment to be collected next: one with something live of which one of `members`
     /// has no columns, else one with at most `bytes_max` of live records; of several the one with
     /// the least to be moved. `before` is what the log calls collectable.
-    pub fn victim(&self, (members, bytes_max): (Members, u64), before: u64) -> Option<u32> {
-        let (mut best, mut number) = (None, 0u32);
-        for segment in self.all.as_ref() {
-            let has_gain = segment.live > 0 && segment.bytes <= bytes_max;
-            let lacks = segment.lacks(members);
-            let cost = (!lacks, segment.bytes);
-            let is_better = best.is_none_or(|(least, _)| cost < least);
-            if segment.is_movable(before) && (has_gain || lacks) && is_better {
-                best = Some((cost, number));
-            }
-            number = number.saturating_add(1);
-        }
-        best.map(|(_, number)| number)
+    pub fn victim(&self, wanted: (Members, u64), before: u64) -> Option<u32> {
+        let each = self.all.as_ref().iter().zip(0u32..);
+        let costs =
+            each.filter_map(|(segment, number)| Some((segment.cost(wanted, before)?, number)));
+        costs.min().map(|(_, number)| number)
+    }
+
+    /// Whether [`Self::victim`] may return this one.
+    pub fn is_victim(&self, segment: u32, wanted: (Members, u64), before: u64) -> bool {
+        let segment = self.all.as_ref().get(segment as usize);
+        segment.is_some_and(|segment| segment.cost(wanted, before).is_some())
     }
 
     /// Whether something is live in a use of a segment that can be moved. `before` is as for
@@ -305,6 +303,14 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
 impl Segment {
     fn is_movable(&self, before: u64) -> bool {
         self.sequence < before && !self.is_collected
+    }
+
+    /// Returns what it costs to collect it, the lesser being the better; `None` if it is not to be
+    /// collected. As for [`Segments::victim`].
+    fn cost(&self, (members, bytes_max): (Members, u64), before: u64) -> Option<(bool, u64)> {
+        let has_gain = self.live > 0 && self.bytes <= bytes_max;
+        let lacks = self.lacks(members);
+        (self.is_movable(before) && (has_gain || lacks)).then_some((!lacks, self.bytes))
     }
 
     fn lacks(&self, members: Members) -> bool {

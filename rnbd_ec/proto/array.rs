@@ -54,7 +54,6 @@ use super::{
     packing::Packed, //
 };
 
-use self::free::Free;
 pub(super) use self::room::CLOSED_MAX;
 pub use self::{
     batches::Begun,
@@ -76,6 +75,10 @@ pub use self::{
         Need,
         Repair, //
     },
+};
+use self::{
+    free::Free,
+    room::Fruitless, //
 };
 
 /// The memory of an array, which its user allocates when it is assembled.
@@ -169,6 +172,7 @@ pub struct Array<M: Memory> {
     repairs: Budget,
     /// The segment that is collected.
     collecting: Option<u32>,
+    fruitless: Option<Fruitless>,
     free: Free,
     /// Segments are few: some are to be collected.
     is_low: bool,
@@ -205,6 +209,7 @@ impl<M: Memory> Array<M> {
             damaged: [None; 2],
             repairs: Budget::default(),
             collecting: None,
+            fruitless: None,
             free: Free::default(),
             is_low: true,
             held_bytes: held_bytes(&layout),

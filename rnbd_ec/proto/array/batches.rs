@@ -240,6 +240,7 @@ impl<M: Memory> Array<M> {
                 self.segments
                     .assign((old, new), head.sequence, &self.layout);
                 self.words.set(index, new.word());
+                self.has_less(old);
             }
         }
     }

@@ -88,6 +88,7 @@ impl<M: Memory> Array<M> {
         let uses = self.log.may_be_lost_from()..u64::MAX;
         lose(&mut self.words, failed, uses.clone(), &self.layout);
         self.segments.lose(failed, uses);
+        self.fruitless = None;
         self.superblocks_pending = self.superblocks_pending.minus(failed);
         self.dump_pending = self.dump_pending.minus(failed);
         if let Some(dump) = &mut self.dump {
@@ -229,6 +230,7 @@ impl<M: Memory> Array<M> {
         let this = Members::of(member);
         lose(&mut self.words, this, 0..since, &self.layout);
         self.segments.lose(this, 0..since);
+        self.fruitless = None;
         let start = self.start;
         *self.superblocks.get_mut(member).ok_or(NotNow::NotIt)? = Some(Superblock { start, ..own });
         self.telling = Some(member);

@@ -4,6 +4,10 @@
 
 use seglog::{
     members::Members,
+    record::{
+        Entry,
+        Spot, //
+    },
     resync::Step, //
 };
 
@@ -41,6 +45,17 @@ pub enum Need {
     /// Writes are to be refused, as the disk has promised more than there is room for, and a
     /// segment is to be collected. Zeroes are still written.
     Refuse,
+}
+
+/// A search for a segment to be collected that has found none, though segments may be few: an array
+/// that is nearly full would else look through all of them at each event.
+///
+/// There may be one when its live records become fewer, when members lose columns, and when what
+/// could not be read is tried again. What the log has left since then counts as a change, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fruitless {
+    wanted: (Members, u64),
+    before: u64,
 }
 
 /// The decision about a segment of which a member has not given what was written.
@@ -119,9 +134,11 @@ impl<M: Memory> Array<M> {
             0
         };
         let damaged = self.to_repair();
-        let victim = || self.segments.victim((members, bytes_max), before);
-        let Some(segment) = damaged.or_else(victim) else {
-            self.is_low = self.is_running_low();
+        let search = Fruitless {
+            wanted: (members, bytes_max),
+            before,
+        };
+        let Some(segment) = damaged.or_else(|| self.victim(search)) else {
             self.free_empty(self.is_low, actions);
             return None;
         };
@@ -133,6 +150,35 @@ impl<M: Memory> Array<M> {
         }
         let usable = self.usable(segment);
         Some(Victim::new((segment, sequence), usable, damaged.is_some()))
+    }
+
+    /// Searches a segment that is to be collected; if there is none, counts those that are free.
+    fn victim(&mut self, search: Fruitless) -> Option<u32> {
+        if self.fruitless == Some(search) {
+            return None;
+        }
+        let found = self.segments.victim(search.wanted, search.before);
+        if found.is_none() {
+            self.fruitless = Some(search);
+            self.is_low = self.is_running_low();
+        }
+        found
+    }
+
+    /// An entry has stood for something that is live no more.
+    pub(super) fn has_less(&mut self, old: Entry) {
+        let Some(search) = self.fruitless else {
+            return;
+        };
+        let Ok(Some(Spot { segment, .. })) = old.spot(&self.layout) else {
+            return;
+        };
+        if self
+            .segments
+            .is_victim(segment, search.wanted, search.before)
+        {
+            self.fruitless = None;
+        }
     }
 
     /// A member has not given what was found, and others have: what is live in that segment is
@@ -182,6 +228,7 @@ impl<M: Memory> Array<M> {
 
     /// Some time is over, or a member is there again: what could not be read is tried again.
     pub fn collect_again(&mut self) {
+        self.fruitless = None;
         self.segments.collect_again();
     }
 

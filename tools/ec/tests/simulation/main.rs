@@ -244,6 +244,19 @@ fn segments_are_not_looked_through_for_each_batch() {
 }
 
 #[test]
+fn segments_are_not_looked_through_for_nothing() {
+    let setting = Setting {
+        is_raw: true,
+        overcommits: true,
+        percent: 80,
+        ..Setting::default()
+    };
+    for seed in seeds().take(2) {
+        Life::new(seed, setting).run_with_nothing_to_gain();
+    }
+}
+
+#[test]
 fn writers_leave_room_for_who_collects() {
     let setting = Setting {
         is_raw: true,

@@ -188,6 +188,57 @@ impl Life {
         assert!(looks <= most, "{}: {looks} looks", self.label());
     }
 
+    /// The disk is full, so that segments are few and none is gained by collecting: they are not
+    /// looked through again each time that the driver asks, but when something has changed.
+    pub(crate) fn run_with_nothing_to_gain(mut self) {
+        self.fill();
+        self.rest();
+        assert_eq!(self.array.need(false), Need::Collect, "{}", self.label());
+        LOOKS.set(0);
+        for _ in 0..1000 {
+            self.collect();
+            self.settle();
+        }
+        assert!(LOOKS.get() <= 2, "{}: {} looks", self.label(), LOOKS.get());
+        // Nor each time that something was flushed.
+        LOOKS.set(0);
+        for _ in 0..100 {
+            self.write_at(0, 1, false);
+            self.settle();
+            self.drain();
+            self.flush_all();
+            self.collect();
+        }
+        // One at the segment of what is written over, and one when a dump has ended.
+        let looks = LOOKS.get();
+        assert!(looks <= 220, "{}: {looks} looks", self.label());
+        // Half of one is trimmed: the rest of it is worth to be moved now.
+        let first = self.spot_of(32).segment;
+        let mut at = 32;
+        while self.spot_of(at + 15).segment == first {
+            at += 32;
+        }
+        for start in (32..at).step_by(32) {
+            self.write_at(start, 16, true);
+            self.settle();
+        }
+        self.rest();
+        for block in (48..at).step_by(32) {
+            assert_ne!(self.spot_of(block).segment, first, "{}", self.label());
+        }
+        assert!(at >= 96, "{}: {at}", self.label());
+    }
+
+    /// Ends all that is in flight, and collects as long as there is something to be collected.
+    fn rest(&mut self) {
+        for _ in 0..200 {
+            self.drain();
+            self.collect();
+            self.settle();
+        }
+        assert!(self.collecting.is_none(), "{}", self.label());
+    }
+
     fn load_until(&mut self, of: &mut Collecting, reads: &Cell<u32>, stop_at: u32) -> Loaded {
         let (mut column, mut other) = (vec![0; COLUMN_BYTES_MAX], vec![0; COLUMN_BYTES_MAX]);
         let mut stage = Stage {

@@ -365,7 +365,7 @@ impl Life {
         stale
     }
 
-    fn flush_all(&mut self) {
+    pub(super) fn flush_all(&mut self) {
         self.flush();
         self.settle();
         self.drain();
