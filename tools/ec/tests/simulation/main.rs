@@ -269,6 +269,18 @@ fn writers_leave_room_for_who_collects() {
 }
 
 #[test]
+fn who_collects_leaves_room_for_writers() {
+    let setting = Setting {
+        is_raw: true,
+        percent: 60,
+        ..Setting::default()
+    };
+    for seed in seeds().take(4) {
+        Life::new(seed, setting).run_with_who_collects();
+    }
+}
+
+#[test]
 fn a_member_that_has_lost_its_cache_gives_nothing_of_an_earlier_use() {
     let setting = Setting {
         is_raw: true,

@@ -167,6 +167,26 @@ impl Life {
         panic!("{}: block 0 is where it was", self.label());
     }
 
+    /// A batch of who collects is in flight: writers have all that is left, and leave none for it.
+    pub(crate) fn run_with_who_collects(mut self) {
+        self.fill();
+        assert_eq!(self.repair(0, 0), Repair::Begun);
+        let is_moving = |life: &Self| life.members.iter().any(|m| !m.in_flight.is_empty());
+        while !is_moving(&self) {
+            self.collect();
+        }
+        for batch in 1..=WINDOW {
+            self.write_at(self.blocks() / 2 + batch as u64 * 16, 4, false);
+            let begun = self.put((Purpose::Write, false), |life, packing| {
+                let write = life.waiting.pop_front().unwrap();
+                for (record, _) in &write.records {
+                    life.array.add(packing, record).unwrap();
+                }
+            });
+            assert_eq!(begun.is_ok(), batch < WINDOW, "{}: {begun:?}", self.label());
+        }
+    }
+
     /// Batches follow each other: all segments are looked through when one of them begins, and not
     /// for each batch, as an array of a terabyte has half a million.
     pub(crate) fn run_with_looks(mut self) {
