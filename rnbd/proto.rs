@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod admin_lock;
+pub mod answer_time;
 pub mod boot;
 pub mod cache;
 pub mod control;

@@ -93,7 +93,10 @@ pub(super) fn open(
 ) -> Result<Device, NotOpened> {
     // A server that does not know the extension gets zeroes.
     let wanted = wanted.filter(|_| server.is_extended);
+    let answer_time = occasion.answer_time(rtrs.timeout_max_ms());
+    let answer_time = answer_time.filter(|_| server.is_extended);
     let request = Open::new(name.to_bytes(), access, wanted).ok_or(errno::ENAMETOOLONG)?;
+    let request = request.with_answer_time(answer_time);
     let response = ask(rtrs, occasion.waits(), &request, occasion.timeout_ms())?;
     Device::parse(response.as_bytes(), server).map_err(|reason| NotOpened {
         error: bad(rtrs, reason),

@@ -64,6 +64,9 @@ pub enum Message<'a> {
         /// The byte that [`Wanted::from_wire`](super::pi::Wanted::from_wire) reads, if the client
         /// has sent a nonce; a C driver may send any value.
         pi: u8,
+        /// The byte that [`AnswerTime::from_wire`](super::answer_time::AnswerTime::from_wire)
+        /// reads, under the same condition.
+        answer_time: u8,
     },
     /// Close a device.
     Close {
@@ -217,6 +220,7 @@ fn open(user: &[u8], data_len: u32, direction: Direction) -> Result<Message<'_>,
         name,
         access_mode,
         pi: msg.pi,
+        answer_time: msg.answer_time,
     })
 }
 

@@ -9,7 +9,11 @@
 //! answered one at a time, and wait for each other only.
 
 /// The maximum number of queues of a session.
-pub const OF_SESSION_MAX: usize = 16;
+pub const OF_SESSION_MAX: usize = 40;
+
+/// The maximum number of queues of a session with which an OPEN takes one more. The others are for
+/// CLOSE, of which a client has 8 under way at most: so it waits for no silent device.
+const OPENS_MAX: usize = OF_SESSION_MAX - 8;
 
 /// The maximum number of queues of all sessions. The work queue runs 1024 items at a time
 /// (`WQ_DFL_ACTIVE`), and each session needs one more.
@@ -27,6 +31,28 @@ pub enum Step {
     Open,
     /// Closes the device with this number.
     Close(u32),
+}
+
+/// The place of a message for whose device there is no queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A queue of its own, if the server has one.
+    Queue,
+    /// The session itself, which answers nothing else meanwhile.
+    Session,
+    /// None: the client gets `EAGAIN`, and asks again.
+    Refused,
+}
+
+/// Returns the place of a message of a session of which `busy` queues have messages. `may_refuse`:
+/// the client has said how long it waits, and does not have the device open. Others get no answer
+/// before that of the device: a C driver would not ask again.
+pub const fn place(step: Step, may_refuse: bool, busy: usize) -> Place {
+    match step {
+        Step::Open if may_refuse && busy >= OPENS_MAX => Place::Refused,
+        _ if busy >= OF_SESSION_MAX => Place::Session,
+        _ => Place::Queue,
+    }
 }
 
 /// Returns whether a message whose client is gone is not carried out if it waits behind `earlier`

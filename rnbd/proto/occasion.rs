@@ -5,6 +5,8 @@
 
 use rtrs_core::proto::permit::AnswerWaits;
 
+use super::answer_time::AnswerTime;
+
 /// Time for the answer to an admin message. RTRS detects a server that is down much earlier.
 pub const ANSWER_MS: u32 = 60_000;
 
@@ -36,5 +38,11 @@ impl Occasion {
             Self::AfterOutage => 3_000,
             Self::Asked | Self::NewPath => ANSWER_MS,
         }
+    }
+
+    /// Returns the time after which the server is to answer, so that the message's id is free,
+    /// where a message may take `max_ms` at most.
+    pub fn answer_time(self, max_ms: u32) -> Option<AnswerTime> {
+        AnswerTime::within(self.timeout_ms().min(max_ms))
     }
 }

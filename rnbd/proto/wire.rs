@@ -14,11 +14,13 @@
 //! |---|---|---|---|
 //! | [`SessInfo`] | 8..28 | magic, nonce and boot | after the magic |
 //! | [`Open`] | 5 | the protection information that is asked for | if the client has sent a nonce |
+//! | [`Open`] | 261 | the seconds after which the client wants an answer | if the client has sent a nonce |
 //! | [`OpenResponse`] | 46..48 | the protection information of the device | if the nonce came back |
 //! | [`OpenResponse`] | 48..56 | the identity of the disk | if the nonce came back |
 //! | [`Io`] | 26..32 | length of the tuples, CRC | if the device has protection information |
 //!
-//! Without protection information the bytes for it are 0, as C drivers leave or ignore them.
+//! Without protection information the bytes for it are 0, as C drivers leave or ignore them; so is
+//! [`Open::answer_time`] of clients that say none.
 
 use zerocopy::little_endian::{
     U16,
@@ -41,6 +43,7 @@ use zerocopy_derive::{
 
 use super::{
     access::AccessMode,
+    answer_time::AnswerTime,
     boot::Boot,
     pi::{
         MessageDigest,
@@ -195,8 +198,10 @@ pub struct Open {
     pub pi: u8,
     /// The device's name, NUL-terminated and NUL-padded.
     pub dev_name: [u8; 255],
+    /// The byte that [`AnswerTime::from_wire`] reads; 0 for a client that says none.
+    pub answer_time: u8,
     /// 0.
-    pub padding: [u8; 3],
+    pub padding: [u8; 2],
 }
 
 impl Open {
@@ -215,8 +220,18 @@ impl Open {
             access_mode: access_mode.to_wire(),
             pi: Wanted::to_wire(pi),
             dev_name,
-            padding: [0; 3],
+            answer_time: 0,
+            padding: [0; 2],
         })
+    }
+
+    /// Returns the message of a client that says how long it waits.
+    #[must_use]
+    pub const fn with_answer_time(self, answer_time: Option<AnswerTime>) -> Self {
+        Self {
+            answer_time: AnswerTime::to_wire(answer_time),
+            ..self
+        }
     }
 }
 
@@ -374,6 +389,7 @@ const _: () = assert!(size_of::<Close>() == 8);
 const _: () = assert!(size_of::<IoV1>() == 24);
 const _: () = assert!(size_of::<Io>() == 32);
 const _: () = assert!(core::mem::offset_of!(Open, pi) == 5);
+const _: () = assert!(core::mem::offset_of!(Open, answer_time) == 261);
 const _: () = assert!(core::mem::offset_of!(OpenResponse, pi) == 46);
 const _: () = assert!(core::mem::offset_of!(Io, pi_len) == 26);
 const _: () = assert!(super::pi::message_digest::DIGESTED_LEN == 28);

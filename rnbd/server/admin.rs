@@ -66,8 +66,8 @@ pub(super) enum Answer {
     Done,
     /// The version agreed on.
     Version(SessInfo),
-    /// A device.
-    Opened(OpenResponse),
+    /// A device; `is_new`: this message has opened it.
+    Opened { device: OpenResponse, is_new: bool },
 }
 
 impl Answer {
@@ -80,7 +80,7 @@ impl Answer {
         match self {
             Answer::Done => Ok(()),
             Answer::Version(info) => operation.write_reply(info.as_bytes()),
-            Answer::Opened(device) => operation.write_reply(device.as_bytes()),
+            Answer::Opened { device, .. } => operation.write_reply(device.as_bytes()),
         }
     }
 }
@@ -104,9 +104,11 @@ pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Ans
             name,
             access_mode,
             pi,
+            // The message has a queue for that.
+            answer_time: _,
         } => {
             let wanted = wanted(session, pi)?;
-            open(session, name, access_mode, wanted).map(Answer::Opened)
+            open(session, name, access_mode, wanted)
         }
         Message::Close { device_id } => {
             close(session, device_id);
@@ -152,7 +154,7 @@ fn open(
     name: &[u8],
     access: AccessMode,
     wanted: Option<Wanted>,
-) -> Result<OpenResponse> {
+) -> Result<Answer> {
     session.check_not_ended()?;
     session.server().left_queues().wait(session, name)?;
     let known = |mapping: &Mapping| {
@@ -162,7 +164,12 @@ fn open(
         (known, mapping.answer())
     };
     match session.with_mapping(name, known) {
-        Some((Known::Answer, device)) => return Ok(device.to_wire()),
+        Some((Known::Answer, device)) => {
+            return Ok(Answer::Opened {
+                device: device.to_wire(),
+                is_new: false,
+            })
+        }
         Some((Known::Close { retire }, device)) => {
             session.close_if(device.device_id, retire, |mapping| mapping.path() == name);
         }
@@ -198,7 +205,11 @@ fn open(
     }
     let device = Arc::new(device, GFP_KERNEL)?;
     let reservation = session.reserve()?;
-    show(session, (name, access, wanted), &path, device, reservation)
+    let device = show(session, (name, access, wanted), &path, device, reservation)?;
+    Ok(Answer::Opened {
+        device,
+        is_new: true,
+    })
 }
 
 /// Adds `device` to the session's mappings.

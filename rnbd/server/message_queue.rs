@@ -13,6 +13,11 @@
 //! A queue has copies of its messages. So neither a path nor the session waits for a device when it
 //! ends: the operation that would bring the answer is dropped, and what an OPEN has opened after
 //! the end of its session is closed again. Until then the queue is one of [`LeftQueues`].
+//!
+//! An OPEN whose client has said how long it waits is answered then, see [`silent`].
+
+mod left;
+mod silent;
 
 use kernel::{
     prelude::*,
@@ -23,7 +28,9 @@ use kernel::{
     },
     time::{
         delay::fsleep,
-        Delta, //
+        Delta,
+        Instant,
+        Monotonic, //
     },
     workqueue::{
         impl_has_work,
@@ -32,36 +39,46 @@ use kernel::{
         WorkItem, //
     },
 };
-use kernel_ext::{
-    new_wait_queue,
-    sync::{
-        atomic::Ordering::Relaxed,
-        WaitQueue, //
-    }, //
-};
+use kernel_ext::sync::atomic::Ordering::Relaxed;
 use rtrs_server::Operation;
 
+pub(super) use self::left::LeftQueues;
+use self::{
+    left::LOOK_MS,
+    silent::Untold, //
+};
 use super::{
     admin::{
         self,
         Answer, //
     },
     io::direction_of,
+    log_limit::LOG_LIMIT,
     session::Session, //
 };
 use crate::proto::{
+    answer_time::AnswerTime, //
     message::{
         Direction,
         Message, //
     }, //
     message_queue::{
         self,
+        Place,
         Step, //
     },
 };
 
-/// The time after which a thread that waits for a queue looks again.
-const LOOK_MS: u32 = 20;
+/// The subject of a message.
+struct About {
+    /// The name of the device.
+    name: KVec<u8>,
+    step: Step,
+    /// The time after which the client waits no longer, if it has said so.
+    answer_time: Option<AnswerTime>,
+    /// See [`message_queue::place`].
+    may_refuse: bool,
+}
 
 /// A copy of a message.
 struct Copied {
@@ -69,12 +86,16 @@ struct Copied {
     data_len: u32,
     direction: Direction,
     step: Step,
+    answer_time: Option<AnswerTime>,
+    arrived: Instant<Monotonic>,
 }
 
 impl Copied {
-    fn new(operation: &Operation, step: Step) -> Result<Arc<Self>> {
+    fn new(operation: &Operation, about: &About) -> Result<Arc<Self>> {
         let copied = Self {
-            step,
+            step: about.step,
+            answer_time: about.answer_time,
+            arrived: Instant::now(),
             user: copy(operation.user()).ok_or(ENOMEM)?,
             data_len: operation.data_len(),
             direction: direction_of(operation),
@@ -94,6 +115,8 @@ struct Waiting {
 pub(super) enum NotQueued {
     /// No queue has messages about its device, so it need not wait for one.
     NoQueue(Operation),
+    /// No device is opened beside those of the queues that have messages.
+    Refused(Operation),
     /// A queue has some, and there is no memory to wait there: the message would overtake them.
     NoMemory(Operation),
 }
@@ -114,12 +137,19 @@ impl WorkItem for MessageQueue {
     type Pointer = Arc<MessageQueue>;
 
     fn run(queue: Arc<MessageQueue>) {
-        let session = &queue.session;
-        while let Some(message) = session.message_queues().first(&queue) {
+        let (session, queues) = (&queue.session, queue.session.message_queues());
+        let mut untold = Untold::NONE;
+        loop {
+            untold.close_unless_asked_for(&queue);
+            let Some(message) = queues.first(&queue) else {
+                break;
+            };
             let Copied { user, .. } = &*message;
             let answer = session.carry_out(user, message.data_len, message.direction);
             // The lock of the queues is not held while it is answered.
-            if let Some(operation) = session.message_queues().take_first(&queue) {
+            let operation = queues.take_first(&queue);
+            untold.note(&answer, operation.is_some());
+            if let Some(operation) = operation {
                 reply(operation, answer);
             }
         }
@@ -159,6 +189,8 @@ impl Drop for InUse {
 /// The device whose messages a queue has.
 struct Busy {
     name: KVec<u8>,
+    /// Whether it was logged that the device is silent.
+    is_logged: bool,
     _in_use: InUse,
 }
 
@@ -215,6 +247,12 @@ impl List {
         let mut entries = self.entries.iter_mut();
         entries.find(|entry| Arc::ptr_eq(&entry.queue, queue))
     }
+
+    /// Returns the number of queues that have messages.
+    fn busy(&self) -> usize {
+        let busy = |entry: &&Entry| entry.busy.is_some();
+        self.entries.iter().filter(busy).count()
+    }
 }
 
 impl MessageQueues {
@@ -235,21 +273,28 @@ impl MessageQueues {
     ///
     /// Returns the message if all queues have messages about other devices, those of this session
     /// or of the server, or there is no memory; see [`NotQueued`].
-    pub(super) fn push(
+    fn push(
         &self,
         session: &Arc<Session>,
-        (name, step): (KVec<u8>, Step),
+        about: About,
         operation: Operation,
     ) -> Result<Arc<MessageQueue>, NotQueued> {
-        let message = Copied::new(&operation, step);
+        let message = Copied::new(&operation, &about);
         let mut list = self.list.lock();
-        let is_of = |busy: &Busy| message_queue::is_same(&busy.name, &name);
+        let is_of = |busy: &Busy| message_queue::is_same(&busy.name, &about.name);
         let mut entries = list.entries.iter();
         let busy = entries.position(|entry| entry.busy.as_ref().is_some_and(is_of));
         let no_queue = match busy {
             Some(_) => NotQueued::NoMemory,
             None => NotQueued::NoQueue,
         };
+        if busy.is_none() {
+            match message_queue::place(about.step, about.may_refuse, list.busy()) {
+                Place::Queue => {}
+                Place::Session => return Err(NotQueued::NoQueue(operation)),
+                Place::Refused => return Err(NotQueued::Refused(operation)),
+            }
+        }
         let (Ok(message), Some(entry)) = (message, busy_or_free(&mut list.entries, busy, session))
         else {
             return Err(no_queue(operation));
@@ -262,7 +307,8 @@ impl MessageQueues {
                 return Err(no_queue(operation));
             };
             entry.busy = Some(Busy {
-                name,
+                name: about.name,
+                is_logged: false,
                 _in_use: in_use,
             });
         }
@@ -326,7 +372,7 @@ impl MessageQueues {
 }
 
 /// Returns the queue at an index; without one, a queue without messages: creates one if all have
-/// some and there are fewer than the maximum.
+/// some. [`message_queue::place`] limits their number.
 fn busy_or_free<'a>(
     list: &'a mut KVec<Entry>,
     busy: Option<usize>,
@@ -335,7 +381,6 @@ fn busy_or_free<'a>(
     let free = || list.iter().position(|entry| entry.busy.is_none());
     let index = match busy.or_else(free) {
         Some(index) => index,
-        None if list.len() >= message_queue::OF_SESSION_MAX => return None,
         None => {
             let entry = Entry {
                 busy: None,
@@ -349,64 +394,6 @@ fn busy_or_free<'a>(
     list.get_mut(index)
 }
 
-/// The queues of sessions that have ended, with messages that are not carried out yet.
-///
-/// A client whose session begins anew opens its device by another queue, and the old one may have
-/// the device for a moment: who opens it waits for that.
-#[pin_data]
-pub(super) struct LeftQueues {
-    #[pin]
-    list: Mutex<KVec<(Arc<MessageQueue>, KVec<u8>)>>,
-    /// Woken when one is removed.
-    #[pin]
-    gone: WaitQueue,
-}
-
-impl LeftQueues {
-    /// Creates an empty list.
-    pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            list <- new_mutex!(KVec::new(), "rnbd_server::LeftQueues::list"),
-            gone <- new_wait_queue!("rnbd_server::LeftQueues::gone"),
-        })
-    }
-
-    fn add(&self, queue: &Arc<MessageQueue>, name: &[u8]) -> Result {
-        let name = copy(name).ok_or(ENOMEM)?;
-        Ok(self.list.lock().push((queue.clone(), name), GFP_KERNEL)?)
-    }
-
-    fn remove(&self, queue: &Arc<MessageQueue>) {
-        self.list
-            .lock()
-            .retain(|(left, _)| !Arc::ptr_eq(left, queue));
-        self.gone.wake_all();
-    }
-
-    fn has(&self, session: &Session, name: &[u8]) -> bool {
-        self.list.lock().iter().any(|(queue, left)| {
-            *queue.session.name() == *session.name()
-                && !core::ptr::eq(&*queue.session, session)
-                && message_queue::is_same(left, name)
-        })
-    }
-
-    /// Waits until no earlier session of the client of `session` has messages about the device
-    /// `name`. Sleeps, as long as the device does not answer.
-    ///
-    /// # Errors
-    ///
-    /// `ENOTCONN` if `session` has ended: it is one of those that later ones wait for.
-    pub(super) fn wait(&self, session: &Session, name: &[u8]) -> Result {
-        while self.has(session, name) {
-            session.check_not_ended()?;
-            // The lock sleeps, so a condition cannot take it.
-            let _ = self.gone.wait_until_timeout_ms(|| false, LOOK_MS);
-        }
-        Ok(())
-    }
-}
-
 /// Answers an admin message, or has the queue of its device answer it. Sleeps.
 pub(super) fn route(session: &Arc<Session>, message: Operation) {
     let about = match device_of(session, &message) {
@@ -414,30 +401,57 @@ pub(super) fn route(session: &Arc<Session>, message: Operation) {
         Ok(None) => return session.answer(message),
         Err(error) => return message.reply(Err(error)),
     };
+    let has_answer_time = about.answer_time.is_some();
     match session.message_queues().push(session, about, message) {
-        // If the item is queued already, it will take this message.
-        Ok(queue) => drop(session.server().messages().enqueue::<_, 0>(queue)),
+        Ok(queue) => {
+            // If the item is queued already, it will take this message.
+            drop(session.server().messages().enqueue::<_, 0>(queue));
+            if has_answer_time {
+                session.look_for_silent();
+            }
+        }
         Err(NotQueued::NoQueue(message)) => session.answer(message),
         Err(NotQueued::NoMemory(message)) => message.reply(Err(ENOMEM)),
+        Err(NotQueued::Refused(message)) => {
+            if LOG_LIMIT.allow().is_some() {
+                pr_err!(
+                    "session {}: a device is not opened: too many others of the session are silent\n",
+                    session.name()
+                );
+            }
+            message.reply(Err(EAGAIN));
+        }
     }
 }
 
-/// Returns the name of the device that a message is about, and what it does; `None` if there is no
-/// device.
-fn device_of(session: &Session, message: &Operation) -> Result<Option<(KVec<u8>, Step)>> {
+/// Returns what a message is about; `None` if there is no device.
+fn device_of(session: &Session, message: &Operation) -> Result<Option<About>> {
     let (user, len) = (message.user(), message.data_len());
     let about = match Message::parse(user, len, direction_of(message), session.version()) {
-        Ok(Message::Open { name, .. }) => Some((copy(name), Step::Open)),
-        Ok(Message::Close { device_id }) => {
-            let name = session.with_path_of(device_id, copy);
-            name.map(|name| (name, Step::Close(device_id)))
+        Ok(Message::Open {
+            name, answer_time, ..
+        }) => {
+            let answer_time = AnswerTime::from_wire(answer_time).filter(|_| session.is_extended());
+            let is_open = session.with_mapping(name, |_| ()).is_some();
+            About {
+                name: copy(name).ok_or(ENOMEM)?,
+                step: Step::Open,
+                answer_time,
+                may_refuse: answer_time.is_some() && !is_open,
+            }
         }
-        _ => None,
+        Ok(Message::Close { device_id }) => match session.with_path_of(device_id, copy) {
+            Some(name) => About {
+                name: name.ok_or(ENOMEM)?,
+                step: Step::Close(device_id),
+                answer_time: None,
+                may_refuse: false,
+            },
+            None => return Ok(None),
+        },
+        _ => return Ok(None),
     };
-    match about {
-        Some((name, step)) => Ok(Some((name.ok_or(ENOMEM)?, step))),
-        None => Ok(None),
-    }
+    Ok(Some(about))
 }
 
 fn copy(name: &[u8]) -> Option<KVec<u8>> {

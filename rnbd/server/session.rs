@@ -15,8 +15,11 @@ use kernel::{
         Mutex, //
     },
     workqueue::{
+        impl_has_delayed_work,
         impl_has_work,
+        new_delayed_work,
         new_work,
+        DelayedWork,
         Work,
         WorkItem, //
     },
@@ -33,7 +36,11 @@ use kernel_ext::{
         LentBox,
         RcuArc, //
     },
-    workqueue, //
+    workqueue::{
+        self,
+        DelayedItem,
+        WorkQueue, //
+    },
 };
 use rtrs_server::{
     Operation,
@@ -59,6 +66,7 @@ use super::{
     Server, //
 };
 use crate::proto::{
+    answer_time::LOOK_MS,
     message::IoRequest,
     slot::Slot,
     VERSION, //
@@ -97,6 +105,9 @@ pub(crate) struct Session {
     work: Work<Session>,
     #[pin]
     message_queues: MessageQueues,
+    /// Looks for silent devices while a message has said how long its client waits.
+    #[pin]
+    look: DelayedWork<Session, 1>,
     /// No device is opened any more.
     has_ended: AtomicBool,
 }
@@ -111,6 +122,26 @@ impl WorkItem for Session {
     fn run(session: Arc<Session>) {
         while let Some(operation) = session.messages.pop() {
             message_queue::route(&session, operation);
+        }
+    }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, 1> for Session { self.look }
+}
+
+impl DelayedItem<1> for Session {
+    fn wq(&self) -> &WorkQueue {
+        self.server.messages()
+    }
+}
+
+impl WorkItem<1> for Session {
+    type Pointer = Arc<Session>;
+
+    fn run(session: Arc<Session>) {
+        if session.answer_due() {
+            session.look_for_silent();
         }
     }
 }
@@ -134,6 +165,7 @@ impl Session {
                 messages <- OperationQueue::new(),
                 work <- new_work!("rnbd_server::Session::work"),
                 message_queues <- MessageQueues::new(),
+                look <- new_delayed_work!("rnbd_server::Session::look"),
                 has_ended: AtomicBool::new(false),
             }),
             GFP_KERNEL,
@@ -288,6 +320,12 @@ impl Session {
         let _ = self.server.messages().enqueue::<Arc<Self>, 0>(self.clone());
     }
 
+    /// Looks soon for devices that are silent for longer than a client waits.
+    pub(super) fn look_for_silent(self: &Arc<Self>) {
+        // It may be pending for others.
+        let _ = workqueue::queue_delayed::<_, 1>(self.clone(), LOOK_MS);
+    }
+
     /// Returns the queues of messages about devices.
     pub(super) fn message_queues(&self) -> &MessageQueues {
         &self.message_queues
@@ -307,8 +345,10 @@ impl Session {
         // with which `publish` looks.
         self.has_ended.store(true, Relaxed);
         // The item may not have returned from the last message yet.
-        workqueue::flush(self);
+        workqueue::flush::<_, 0>(self);
         self.message_queues.close(self);
+        // It has nothing to look for any more: all paths are closed.
+        drop(workqueue::cancel_delayed_sync::<_, 1>(self));
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {
             self.close(device_id, false);

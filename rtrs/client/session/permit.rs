@@ -10,6 +10,7 @@ use kernel_ext::{
     errno, new_wait_queue,
     sync::{
         atomic::{
+            AtomicBool,
             AtomicU32,
             Ordering, //
         },
@@ -28,6 +29,8 @@ use crate::client::session::{
 pub(crate) struct AdminIds {
     /// One bit an id; `proto::permit` has at most 8.
     taken: AtomicU32,
+    /// Whether it was logged that no id is left for OPEN, and none was since.
+    is_logged: AtomicBool,
     #[pin]
     freed: WaitQueue,
 }
@@ -36,6 +39,7 @@ impl AdminIds {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             taken: AtomicU32::new(0),
+            is_logged: AtomicBool::new(false),
             freed <- new_wait_queue!("AdminIds::freed"),
         })
     }
@@ -100,6 +104,9 @@ impl Session {
         if waited.is_err() && self.quarantine.is_any_held() {
             self.quarantine.refused(self.now_ms());
         }
+        if waits == AnswerWaits::ForDevice {
+            self.note_id_for_device(waited, count);
+        }
         waited?;
         // The condition has taken an id, or the session is being closed.
         let id = taken.ok_or(errno::ECONNABORTED)?;
@@ -107,6 +114,22 @@ impl Session {
             ids: ids.clone(),
             id,
         })
+    }
+}
+
+impl Session {
+    /// Logs, once until there is an id again, that the server leaves none to open a device.
+    fn note_id_for_device(&self, waited: Result, count: u16) {
+        let is_logged = &self.admin_ids.is_logged;
+        if waited != Err(ETIMEDOUT) {
+            is_logged.store(false, Ordering::Relaxed);
+        } else if !is_logged.swap(true, Ordering::Relaxed) {
+            pr_err!(
+                "session {}: no device can be opened, as the server has not answered for {count} \
+                 others: look at its disks, or write 1 to reconnect of each path\n",
+                self.name()
+            );
+        }
     }
 }
 

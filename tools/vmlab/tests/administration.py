@@ -2,7 +2,7 @@
 """Administration at inconvenient times: unmapping in an outage, fencing, remapping, reconfiguring the server."""
 from __future__ import annotations
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import ByChance, Failed, eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job
@@ -427,7 +427,8 @@ def test_a_silent_disk_keeps_no_other_from_coming_back(pair: Lab) -> None:
 @needs(wires=1, timeout=240)
 def test_disks_come_back_beside_a_silent_one(pair: Lab) -> None:
     """After an outage the disks are opened one after the other, and the first is silent: the second is back in seconds.
-    However often the silent one is asked for, another disk is mapped, and a path is added."""
+    However often the silent one is asked for, another disk is mapped, and a path is added; also under more names than
+    a session has messages for, of which each is answered when its client waits no longer."""
     dm_disk(pair, 8, count=3)
     rnbd.load_server(pair)
     rnbd.load_client(pair)
@@ -452,9 +453,29 @@ def test_disks_come_back_beside_a_silent_one(pair: Lab) -> None:
     ge(25, paths.uptime(pair.client) - began, "seconds to map another disk beside one message, at most")
     ask_in_vain(pair, ["./" * number + "dm-0" for number in range(1, ADMIN_IDS + 1)])
     eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 0, 6)}"), "", "add_path")
+    rnbd.map_disk(pair, "ram2").unmap()
     pair.server.run(f"dmsetup resume {SUSPENDED}")
     until(lambda: silent.attribute("state") == "open", 30, "the silent disk is back")
     eq(read_block(silent), 0, "a read of the disk that was silent")
+
+
+@needs(wires=1, timeout=300, tier=tier.ALL)
+def test_a_silent_disk_that_no_one_waits_for_is_closed(pair: Lab) -> None:
+    """A user has given up, the client is told so at its time, and then the disk answers: the server has it open for no
+    one, and closes it again after a while."""
+    dm_disk(pair, 8, count=2)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    other = rnbd.map_disk(pair, "ram1")
+    pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
+    mark = pair.server.log_mark()
+    ask_in_vain(pair, ["dm-0"])
+    until(lambda: pair.server.log_matches("'dm-0' is silent", mark), 90, "the client is told")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")
+    until(lambda: pair.server.log_matches("'dm-0'.* opened as", mark), 20, "the server has opened the disk")
+    until(lambda: pair.server.log_matches("'dm-0'.* closed", mark), 150, "the server has closed it again")
+    eq(pair.server.run(USERS).strip(), "0", "its users")
+    eq(read_block(other), 0, "a read of the other disk")
 
 
 @needs(wires=1, own_modules=True, timeout=240)

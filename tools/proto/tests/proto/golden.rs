@@ -312,6 +312,7 @@ fn v8_an_open() {
             name: b"ram0",
             access_mode: AccessMode::ReadWrite,
             pi: 0,
+            answer_time: 0,
         })
     );
 }

@@ -16,6 +16,7 @@ mod addr;
 mod admin_lock;
 mod admission;
 mod agreement;
+mod answer_time;
 mod availability;
 mod backoff;
 mod boot;

@@ -4,6 +4,8 @@ use proto::rnbd::message_queue::{
     is_free,
     is_same,
     is_stale,
+    place,
+    Place,
     Step,
     OF_SESSION_MAX, //
 };
@@ -49,4 +51,31 @@ fn a_lane_keeps_little_of_clients_that_come_and_go() {
         }
     }
     assert_eq!(queue, [Step::Open, Step::Close(1), Step::Close(2)]);
+}
+
+#[test]
+fn a_silent_device_more_than_a_session_may_have_is_refused_and_blocks_nothing() {
+    let ids = usize::from(proto::rtrs::permit::ADMIN_MAX);
+    let is_queued = |step, busy| place(step, true, busy) == Place::Queue;
+    let opens = (0..)
+        .take_while(|busy| is_queued(Step::Open, *busy))
+        .count();
+    assert_eq!(place(Step::Open, true, opens), Place::Refused);
+    // Whatever a client sends beside them that waits for a device has a queue.
+    assert!((0..opens + ids).all(|busy| is_queued(Step::Close(7), busy)));
+    assert!(opens >= 4 * ids, "a client has many devices");
+}
+
+#[test]
+fn a_client_that_asks_once_is_not_refused() {
+    for busy in 0..=2 * OF_SESSION_MAX {
+        let expected = match busy < OF_SESSION_MAX {
+            true => Place::Queue,
+            false => Place::Session,
+        };
+        assert_eq!(place(Step::Open, false, busy), expected);
+        for may_refuse in [false, true] {
+            assert_eq!(place(Step::Close(1), may_refuse, busy), expected);
+        }
+    }
 }
