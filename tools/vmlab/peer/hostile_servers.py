@@ -88,6 +88,12 @@ def a_bad_second_disk_under_the_number_of_the_first() -> Lies:
     return Lies(open={"device": 7}, open_again={"logical": 513}, tells=OPERATIONS)
 
 
+@hostile_server(0)
+def one_that_opens_one_disk() -> Lies:
+    """No OPEN after the first is answered, as by a C server with silent disks: the client says why it can send none."""
+    return Lies(opens_one=True, depth=6)
+
+
 @hostile_server(errno.EINVAL)
 def protection_information_that_does_not_exist() -> Lies:
     """A format and a mode of the future."""
@@ -104,9 +110,10 @@ def protection_information_unasked() -> Lies:
 STALE = "one_that_answers_without_data"
 ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64", STALE: " pi=crc64", KEPT: " nr_poll_queues=1"}
 SMALL = "one_that_takes_the_key_of_a_small_buffer_away"
+OPENS_ONE = "one_that_opens_one_disk"
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
           "one_that_erases_for_good": "", "one_that_writes_into_buffers_at_any_time": "",
-          "one_that_takes_the_key_of_a_buffer_away": "", SMALL: "", STALE: "",
+          "one_that_takes_the_key_of_a_buffer_away": "", SMALL: "", STALE: "", OPENS_ONE: "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
           "one_that_tells_who_it_is": "naa.3123456789abcdef"}
 

@@ -35,6 +35,7 @@ class Lies:
         self.silent_after_info = False
         self.open: dict[str, Any] = {}              # fields of the open response
         self.open_again: dict[str, Any] = {}        # the same of every OPEN but the first
+        self.opens_one = False                      # answers no OPEN but the first
         self.session: dict[str, Any] = {}           # fields of the session info's answer
         self.echoes = False                         # sends the client's nonce back
         self.answer_size: int | None = None         # bytes of the answer to a READ of ours that are written
@@ -108,6 +109,8 @@ class Server:
             self.reply = struct.unpack_from("<QII", head, 8)
             self.sector = struct.unpack_from("<Q", user, 8)[0]
             self.is_asked = bool(struct.unpack_from("<H", head, 4)[0] & m.NEED_INVAL)
+        if block_kind == m.OPEN and self.opened and self.lies.opens_one:
+            return
         if block_kind == m.IO and self.lies.at_io:
             deed, self.lies.at_io = self.lies.at_io, None
             deed(self, end, chunk)

@@ -87,6 +87,15 @@ def _read_more(vm: Machine, name: str, mark: int) -> None:
         ok(read.code and vm.log_matches("interval 0 has", mark), f"no data came, and the read said: {read.out}")
 
 
+def _open_more(vm: Machine, line: str, mark: int) -> None:
+    """Of six chunks one is for OPEN: that of a writer who has been killed."""
+    control = "/sys/class/rnbd-client/ctl/map_device"
+    vm.try_run(f"timeout -s KILL 1 sh -c \"echo '{line.replace('ram0', 'ram1')}' > {control}\"", 20)
+    eq(vm.write(control, line.replace("ram0", "ram2"), 90), "ETIMEDOUT", "map_device of a third disk")
+    eq(len(vm.log_matches("no device can be opened, as the server has not answered for 1 others", mark)), 1, "lines")
+    vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip=1 iflag=direct", 40)
+
+
 @pytest.mark.parametrize(("name", "expected", "title"), [
     pytest.param(name, expected, function.__doc__ or "", id=name)
     for name, (expected, function) in hostile_servers.HOSTILE_SERVERS.items()])
@@ -98,7 +107,7 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
     vm = lab.client
     mark = vm.log_mark()
     vm.run(f"rm -f {hostile_servers.READY} {hostile_servers.OPERATIONS} {hostile_servers.WRITTEN} {scripted.GO}")
-    seconds = SECONDS_OF_MANY if name == hostile_servers.KEPT else SECONDS
+    seconds = SECONDS_OF_MANY if name in (hostile_servers.KEPT, hostile_servers.OPENS_ONE) else SECONDS
     server = vm.start_job(f"cd /tmp/peer && python3 -S -m hostile_servers {name} {seconds}", seconds + 30)
     lab.defer(server.kill)
     lab.defer(vm.run, "for d in /sys/block/rnbd*; do [ -e $d ] && echo force > $d/rnbd/unmap_device; done; true")
@@ -126,6 +135,8 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
             words = hostile_servers.CLOSED_FOR.get(name, "")
             ok(vm.log_matches(f"rtrs_client.*{words}.*closing the path", mark), f"no path was closed for: {words}")
             ok(read.code, "a read succeeded over a path that was to be closed")
+        if lab.modules == "ours" and name == hostile_servers.OPENS_ONE:
+            _open_more(vm, MAP.format(address=lab.server_address), mark)
         if lab.modules == "ours" and name == SECOND_DISK:
             other = MAP.format(address=lab.server_address).replace("ram0", "ram1")
             found = vm.write("/sys/class/rnbd-client/ctl/map_device", other, 90)
