@@ -379,15 +379,22 @@ def one_that_takes_the_key_of_a_buffer_away() -> Lies:
     return Lies(stays=True, at_io=_invalidate_buffer)
 
 
-def _invalidate_small_buffer(server: Server, end: Endpoint, chunk: int) -> None:
-    """Does it for a READ of one packet, which the adapter refuses without an event; answers the others."""
+def _answer_with_data(server: Server, end: Endpoint, chunk: int) -> None:
+    """Answers a READ by the write that brings its data: of a short one the adapter refuses it without an event."""
+    server.lies.at_io = _answer_with_data
     address, key, size = server.reply
-    if size == 512:
-        _invalidate_buffer(server, end, chunk)
-        return
-    server.lies.at_io = _invalidate_small_buffer
     end.put(SEND, bytes(size))
     end.post("write", SEND, size, address, key, m.imm(m.IMM_RESPONSE, chunk))
+
+
+def _invalidate_small_buffer(server: Server, end: Endpoint, chunk: int) -> None:
+    """Takes the key of a READ of one packet away; answers the others, and those of the path's next lives."""
+    if server.reply[2] == 512:
+        server.lies.at_io = _answer_with_data
+        _invalidate_buffer(server, end, chunk)
+        return
+    _answer_with_data(server, end, chunk)
+    server.lies.at_io = _invalidate_small_buffer
 
 
 @hostile_server(0)
