@@ -294,8 +294,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         let mut places = places.into_iter();
         places.any(|(from, of_use)| {
             let of_use = (of_use, end.incarnation);
-            let found = self.chain.find_of_use(from, of_use, |_| true);
-            found.is_some()
+            self.chain.find_of_use(from, of_use, |_| true).is_some()
         })
     }
 
