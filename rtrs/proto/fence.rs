@@ -24,23 +24,59 @@ pub enum Look {
     Defer,
 }
 
-/// Decides about a request whose context was taken, on a path that was up before that.
+/// A word that the paths of a session share, one for each chunk: the number of paths that carry a
+/// request in the chunk (decision 0038). A path adds [`Self::ONE`] after it has taken its context
+/// of the chunk, and subtracts it before it releases the context, also where the request was
+/// deferred in between. So a request that finds the word 0 is alone, however many paths there are.
 ///
-/// The order matters. Of two requests in a chunk at least one finds the other's context taken, as
-/// each takes its own before it looks for the other's. And the request that closed this path
-/// before the look has been answered by now, perhaps: then this one is late, and its chunk may be
-/// free everywhere else.
+/// A path that is alone in its session does not count. So who enters a session sets
+/// [`Self::DOUBT`] in all words, after the paths that are there were told to count, and before it
+/// can carry a request itself. A request that finds it looks at each path. If it finds no other
+/// request, none is left that was not counted, and it clears the bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carriers(u32);
+
+impl Carriers {
+    /// The amount that a path adds for a request.
+    pub const ONE: u32 = 1;
+
+    /// Set while a request may be in the chunk that is not counted.
+    pub const DOUBT: u32 = 1 << 31;
+
+    /// The carriers of a chunk whose word was not read.
+    pub const UNKNOWN: Self = Self(Self::DOUBT);
+
+    /// Converts a word, as it was before a path added itself.
+    #[inline(always)]
+    pub const fn before(word: u32) -> Self {
+        Self(word)
+    }
+
+    /// Returns whether another path may carry a request in the chunk.
+    #[inline(always)]
+    const fn may_be_others(self) -> bool {
+        self.0 != 0
+    }
+}
+
+/// Decides about a request whose context was taken, on a path that was up before that. `carriers`
+/// are those before the path added itself, and `None` for the only path of a session.
+///
+/// The order matters. Of two requests in a chunk at least one finds the other, as each adds itself
+/// before it looks for the other one. And the request that closed this path before the look has
+/// been answered by now, perhaps: then this one is late, and its chunk may be free everywhere else.
 #[inline(always)]
 pub fn look(
-    has_peers: bool,
+    carriers: Option<Carriers>,
     is_up: impl FnOnce() -> bool,
     is_contested: impl FnOnce() -> bool,
 ) -> Look {
-    if !has_peers {
-        Look::Serve
-    } else if !is_up() {
+    let Some(carriers) = carriers else {
+        return Look::Serve;
+    };
+    if !is_up() {
         Look::Discard
-    } else if is_contested() {
+    } else if carriers.may_be_others() && is_contested() {
         Look::Defer
     } else {
         Look::Serve

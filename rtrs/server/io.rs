@@ -2,6 +2,7 @@
 
 //! The requests of clients, from receive to answer.
 
+pub(crate) mod carriers;
 pub(crate) mod operation;
 pub(crate) mod operation_queue;
 pub(crate) mod receiver;

@@ -37,7 +37,10 @@ use rtrs_core::proto::{
 };
 
 use crate::server::{
-    io::operation::Operation,
+    io::{
+        carriers::ChunkCarriers,
+        operation::Operation, //
+    },
     path::{
         fence::Members,
         Path, //
@@ -110,6 +113,8 @@ pub struct Session {
     pub(crate) paths: Mutex<KVec<Arc<Path>>>,
     /// Paths that carry requests.
     pub(crate) members: RcuArc<Members>,
+    /// The paths that carry a request in a chunk, by its id.
+    carriers: KVVec<Arc<ChunkCarriers>>,
     /// Held while `members` changes.
     #[pin]
     pub(crate) membership: Mutex<()>,
@@ -134,6 +139,10 @@ impl Session {
             let chunk = PageBlock::new(order)?;
             chunks.push(Arc::new(chunk, GFP_KERNEL)?, GFP_KERNEL)?;
         }
+        let mut carriers = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
+        for _ in 0..depth {
+            carriers.push(Arc::new(ChunkCarriers::new(), GFP_KERNEL)?, GFP_KERNEL)?;
+        }
         let mut incarnation = [0; 8];
         random::fill(&mut incarnation);
         Arc::pin_init(
@@ -147,6 +156,7 @@ impl Session {
                 name: SetOnce::new(),
                 paths <- new_mutex!(KVec::new(), "Session::paths"),
                 members: RcuArc::new(None),
+                carriers,
                 membership <- new_mutex!((), "Session::membership"),
                 link <- new_mutex!(Link {
                     paths: 0,
@@ -226,6 +236,11 @@ impl Session {
     /// Returns the chunks, by their ids.
     pub(crate) fn chunks(&self) -> &[Arc<PageBlock>] {
         &self.chunks
+    }
+
+    /// Returns the paths that carry a request in a chunk, by its id.
+    pub(crate) fn carriers(&self) -> &[Arc<ChunkCarriers>] {
+        &self.carriers
     }
 
     /// Returns the work queue of set-up, teardown and ticks of the paths.

@@ -134,17 +134,15 @@ impl Receiver {
         if !path.is_up() && !path.early_request() {
             return;
         }
-        let context = path
-            .chunks
-            .chunk_state(id)
-            .and_then(|chunk_state| chunk_state.free.take());
-        let Some(mut context) = context else {
+        let chunk_state = path.chunks.chunk_state(id);
+        let taken = chunk_state.and_then(|chunk| Some((chunk.free.take()?, chunk)));
+        let Some((mut context, chunk)) = taken else {
             return path.fail(PathError::ChunkInUse(id));
         };
         context.cid = self.cid;
         context.offset = offset;
-        let has_peers = path.fencing.has_peers();
-        match look(has_peers, || path.is_up(), || fence::is_contested(path, id)) {
+        let carriers = chunk.count(path.fencing.has_peers(), &mut context);
+        match look(carriers, || path.is_up(), || fence::is_contested(path, id)) {
             Look::Serve => self.admit(qp, context),
             Look::Discard => path.release(context),
             Look::Defer => fence::defer(path, context),

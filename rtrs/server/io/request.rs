@@ -25,6 +25,7 @@ use rtrs_core::proto::{
         ChunkUse, //
     },
     device::PAGE_SIZE_MIN,
+    fence::Carriers,
     request::{
         self,
         Malformed,
@@ -34,7 +35,10 @@ use rtrs_core::proto::{
     }, //
 };
 
-use crate::server::path::connections::Connections;
+use crate::server::{
+    io::carriers::ChunkCarriers,
+    path::connections::Connections, //
+};
 
 /// Longest user message that the context itself stores: RNBD's for reads and writes.
 const USER_USUAL: usize = 32;
@@ -61,6 +65,8 @@ pub(crate) struct RequestContext {
     is_read: bool,
     /// Whether the request is a write whose data is copied.
     is_copied: bool,
+    /// Whether the path has added itself to the carriers of the chunk.
+    is_counted: bool,
     /// The target of the data of a read; `None` if there is none.
     pub(crate) reply: Option<Reply>,
     /// Whether the path's message for this chunk has the chunk's current key.
@@ -117,6 +123,7 @@ impl RequestContext {
                 usr_len: 0,
                 is_read: false,
                 is_copied: false,
+                is_counted: false,
                 reply: None,
                 key_written: false,
                 revoked: false,
@@ -267,6 +274,8 @@ impl RequestContext {
 
 /// The state of one chunk on one path.
 pub(crate) struct ChunkState {
+    /// The paths that carry a request in the chunk.
+    pub(crate) carriers: Arc<ChunkCarriers>,
     /// The context, while the chunk carries no request.
     pub(crate) free: BoxCell<RequestContext>,
     /// The context, while the chunk's key is being invalidated.
@@ -275,10 +284,30 @@ pub(crate) struct ChunkState {
 
 impl ChunkState {
     /// Returns a state whose context is yet to be allocated.
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(carriers: Arc<ChunkCarriers>) -> Self {
         Self {
+            carriers,
             free: BoxCell::empty(),
             armed: BoxCell::empty(),
+        }
+    }
+
+    /// Adds the path to the chunk's carriers, if it `has_peers`. It has just taken `context`.
+    #[inline(always)]
+    pub(crate) fn count(&self, has_peers: bool, context: &mut RequestContext) -> Option<Carriers> {
+        if !has_peers {
+            return None;
+        }
+        context.is_counted = true;
+        Some(self.carriers.add())
+    }
+
+    /// Takes the path off the chunk's carriers, if it was added. It is about to release `context`.
+    #[inline(always)]
+    pub(crate) fn discount(&self, context: &mut RequestContext) {
+        if context.is_counted {
+            context.is_counted = false;
+            self.carriers.take_off();
         }
     }
 }

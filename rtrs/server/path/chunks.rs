@@ -113,8 +113,9 @@ impl Chunks {
 
     /// Releases a request context: the chunk may carry a request again. Any context.
     #[inline]
-    pub(super) fn release(&self, context: KBox<RequestContext>) {
+    pub(super) fn release(&self, mut context: KBox<RequestContext>) {
         if let Some(chunk_state) = self.chunk_state(context.id) {
+            chunk_state.discount(&mut context);
             let released = chunk_state.free.put(context);
             debug_assert!(released.is_ok());
         }
@@ -188,13 +189,14 @@ fn register(
     let depth = session.geometry().queue_depth();
     let register = |first, run: &[_]| register_run(pd, session, first, run, division.page_size);
     let mut chunk_states = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
-    for (id, mapping) in (0..depth).zip(mappings) {
+    let shared = session.carriers();
+    for ((id, mapping), carriers) in (0..depth).zip(mappings).zip(shared) {
         let region = if session.always_invalidate() {
             Some(register(id, core::slice::from_ref(mapping))?)
         } else {
             None
         };
-        let chunk_state = ChunkState::new();
+        let chunk_state = ChunkState::new(carriers.clone());
         let context = RequestContext::new(
             id,
             mapping.clone(),

@@ -8,7 +8,9 @@
 //! client has given up that path. The server closes the other path, so that it serves nothing more
 //! from it, and defers the request until the other path has ended (decision 0006).
 //!
-//! The cost where a session has one path: a read of [`Fencing::has_peers`] for each request.
+//! The cost where a session has one path: a read of [`Fencing::has_peers`] for each request. Where
+//! it has more, each request adds its path to the chunk's [`Carriers`], and looks at the other
+//! paths only if it is not the first (decision 0038).
 
 use core::{
     mem,
@@ -38,6 +40,7 @@ use kernel_ext::{
 };
 use rtrs_core::proto::fence::{
     look,
+    Carriers,
     Look, //
 };
 
@@ -102,6 +105,11 @@ pub(crate) fn enter(path: &Arc<Path>) -> Result {
     members.push(RcuArc::new(Some(path.clone())), GFP_KERNEL)?;
     let members = Arc::new(members, GFP_KERNEL)?;
     tell(&members);
+    // Who has read before that it has no peers has taken its context before, too. So a request of
+    // this path finds it by the doubt.
+    for carriers in session.carriers() {
+        carriers.doubt();
+    }
     // A reader of the old list does not find this path's requests; there are none until the
     // grace period that this waits for is over.
     drop(session.members.replace(Some(members)));
@@ -137,6 +145,7 @@ fn tell(members: &Members) {
 ///
 /// Of two requests that come at the same time at least one finds the other: each takes its context
 /// before it looks for the other's.
+#[cold]
 pub(crate) fn is_contested(path: &Arc<Path>, id: u16) -> bool {
     let guard = rcu::read_lock();
     let Some(members) = path.session.members.read(&guard) else {
@@ -155,6 +164,9 @@ pub(crate) fn is_contested(path: &Arc<Path>, id: u16) -> bool {
             contested = true;
             give_up(member, &guard, path, id);
         }
+    }
+    if let (false, Some(chunk_state)) = (contested, path.chunks.chunk_state(id)) {
+        chunk_state.carriers.trust();
     }
     contested
 }
@@ -180,7 +192,8 @@ pub(crate) fn defer(path: &Arc<Path>, context: KBox<RequestContext>) {
 pub(crate) fn resume(path: &Arc<Path>) {
     let mut waiting = path.fencing.take_deferred();
     while let Some(context) = waiting.pop() {
-        match look(true, || path.is_up(), || is_contested(path, context.id)) {
+        let is_contested = || is_contested(path, context.id);
+        match look(Some(Carriers::UNKNOWN), || path.is_up(), is_contested) {
             Look::Serve => serve(context),
             Look::Discard => path.release(context),
             Look::Defer => path.fencing.deferred.lock().push(context),

@@ -102,6 +102,25 @@ def d26_a_read_in_the_chunk_of_a_pending_write(address: str, other: str) -> None
 
 
 @case
+def a_path_that_comes_later_finds_what_is_with_the_disk(address: str, other: str) -> None:
+    """The old WRITE is of a time when its path was the only one, and counted no requests."""
+    with ScriptedPeer() as one, ScriptedPeer() as two:
+        a = Client(one, address, b"later").open()
+        late, prompt = a.map(b"dm-0", chunk=0), a.map(b"ram1", chunk=0)
+        written = time.monotonic()
+        a.write(5, OLD, m.io(late, 0, m.OP_WRITE, SECTOR))
+        time.sleep(0.3)
+        b = a.another_path(other, two).open()
+        if time.monotonic() - written > DELAY_SECONDS - 1:
+            raise Late("the disk may have answered before the other path was there")
+        b.write(5, OLD, m.io(prompt, 0, m.OP_WRITE, SECTOR))
+        assert b.answer(5, 20_000) == 0
+        took = time.monotonic() - written
+        assert took > DELAY_SECONDS - 0.5, f"answered {took:.2f} s after the old one was sent: it did not wait for it"
+        assert a.is_closed(), "the path that the client has given up is still there"
+
+
+@case
 def two_requests_in_one_chunk(address: str, other: str) -> None:
     """A second READ in the chunk of one that is with the disk, on the same path: no client sends that."""
     del other

@@ -11,6 +11,7 @@ use proto::rtrs::{
         look,
         next_number,
         BadFence,
+        Carriers,
         Fences,
         Life,
         Look, //
@@ -82,7 +83,7 @@ fn late_request(at: [usize; 3]) -> (Look, Shared, bool) {
     upto(at[1]);
     let closed_before = shared.borrow().is_closed[0];
     let is_up = || !shared.borrow().is_closed[0];
-    let verdict = look(true, is_up, || {
+    let verdict = look(Some(Carriers::UNKNOWN), is_up, || {
         upto(at[2]);
         shared.borrow_mut().is_contested(0, 1)
     });
@@ -119,8 +120,21 @@ fn of_two_requests_in_a_chunk_one_at_most_is_served() {
 
 #[test]
 fn a_path_without_others_does_not_look() {
-    let verdict = look(false, || panic!("state"), || panic!("others"));
+    let verdict = look(None, || panic!("state"), || panic!("others"));
     assert_eq!(verdict, Look::Serve);
+}
+
+#[test]
+fn a_request_that_is_alone_in_its_chunk_looks_at_no_other_path() {
+    let alone = || Some(Carriers::before(0));
+    assert_eq!(look(alone(), || true, || panic!("others")), Look::Serve);
+    assert_eq!(look(alone(), || false, || panic!("others")), Look::Discard);
+    for word in [Carriers::ONE, Carriers::DOUBT, Carriers::DOUBT | 127] {
+        for (is_contested, expected) in [(true, Look::Defer), (false, Look::Serve)] {
+            let found = look(Some(Carriers::before(word)), || true, || is_contested);
+            assert_eq!(found, expected, "{word:#x}");
+        }
+    }
 }
 
 fn life(session: u64, number: u32) -> Life {

@@ -22,6 +22,7 @@ mod backoff;
 mod boot;
 mod budget;
 mod cache;
+mod carriers;
 mod chance;
 mod chunk4k;
 mod chunk_policy;
