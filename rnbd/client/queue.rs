@@ -143,7 +143,7 @@ impl Operations for Queue {
         match (usual(&request), device.io_state()) {
             (Some(rw), IoState::Open(remote_id)) => {
                 let note = device.cache().get().note_of(&rw);
-                start(hw, device, request, (remote_id, rw, note))
+                send_usual(hw, device, request, (remote_id, rw, note))
             }
             _ => queue_unusual(hw, device, request),
         }
@@ -155,7 +155,7 @@ impl Operations for Queue {
     }
 
     fn timeout(device: &Device, tag: u32) {
-        // CAST: as in `send`.
+        // CAST: as in `place_of`.
         device.rtrs().timed_out(tag as u16);
     }
 }
@@ -211,19 +211,70 @@ fn queue_unusual(
         return device.wait_for_chunk(request);
     }
     match device.cache().send(&rw) {
-        Ok(note) => start(hw, device, request, (remote_id, rw, note)),
+        Ok(note) => {
+            let (request, head) = compose(request, (remote_id, rw, note));
+            send(hw, device, rw.op, head.as_bytes(), InFlight(request))
+        }
         Err(Owed) => device.fail_flush(request),
     }
 }
 
-/// Sends a request to the device with the number `remote_id` on the server.
+/// Sends a request that is [`usual`]. If the path that was chosen gives it back, it is begun anew,
+/// as one that is not.
 #[inline(always)]
-fn start(
+fn send_usual(
     hw: HwQueue<'_, Queue>,
     device: &Device,
-    mut request: Request<Queue>,
+    request: Request<Queue>,
     (remote_id, rw, note): (u32, Rw, Note),
 ) -> Result<(), Rejected<Queue>> {
+    let (request, head) = compose(request, (remote_id, rw, note));
+    let (chunk, io_queue) = place_of(&hw, &request);
+    let direction = direction_of(rw.op);
+    let transfer = InFlight(request);
+    let sent = device
+        .rtrs()
+        .submit_once(chunk, io_queue, direction, head.as_bytes(), transfer);
+    match sent {
+        Ok(()) => Ok(()),
+        Err(back) => given_back(hw, device, back.error, back.transfer.into()),
+    }
+}
+
+/// Begins a request anew that a path has given back, if another one may take it.
+#[cold]
+#[inline(never)]
+fn given_back(
+    hw: HwQueue<'_, Queue>,
+    device: &Device,
+    error: Error,
+    request: Request<Queue>,
+) -> Result<(), Rejected<Queue>> {
+    if device.rtrs().may_send_again(error) {
+        queue_unusual(hw, device, request)
+    } else {
+        device.take_back(error, request)
+    }
+}
+
+/// Returns the chunk of a request, and the queue to which its hardware queue belongs.
+#[inline(always)]
+fn place_of(hw: &HwQueue<'_, Queue>, request: &Request<Queue>) -> (u16, IoQueue) {
+    let io_queue = match hw.poll_index() {
+        Some(index) => IoQueue::Poll(index),
+        None => IoQueue::Cpu(hw.index()),
+    };
+    // CAST: tags are below the depth of the tag set, which is at most 65535.
+    (request.tag() as u16, io_queue)
+}
+
+/// Notes how a request is sent to the device with the number `remote_id` on the server, and returns
+/// its message.
+#[inline(always)]
+fn compose(
+    mut request: Request<Queue>,
+    (remote_id, rw, note): (u32, Rw, Note),
+) -> (Request<Queue>, Io) {
     let history = request.pdu_mut();
     history.remote_id = remote_id;
     history.note = note;
@@ -234,7 +285,7 @@ fn start(
         request.len_bytes(),
         request.ioprio(),
     );
-    send(hw, device, rw.op, head.as_bytes(), InFlight(request))
+    (request, head)
 }
 
 /// Ends a request that cannot be forced through the server's cache, unless a copy of it may still
@@ -255,7 +306,7 @@ pub(super) fn end_unforced(
 /// request, which would be done again each time that it is started.
 #[inline]
 pub(super) fn must_wait(device: &Device, request: &Request<Queue>) -> bool {
-    // CAST: as in `send`.
+    // CAST: as in `place_of`.
     let tag = request.tag() as u16;
     device.rtrs().must_wait(tag, || request.pdu().ticket())
 }
@@ -269,12 +320,7 @@ pub(super) fn send<T: Transfer + AsRef<Request<Queue>> + Into<Request<Queue>>>(
     head: &[u8],
     transfer: T,
 ) -> Result<(), Rejected<Queue>> {
-    let io_queue = match hw.poll_index() {
-        Some(index) => IoQueue::Poll(index),
-        None => IoQueue::Cpu(hw.index()),
-    };
-    // CAST: tags are below the depth of the tag set, which is at most 65535.
-    let chunk = transfer.as_ref().tag() as u16;
+    let (chunk, io_queue) = place_of(&hw, transfer.as_ref());
     match device
         .rtrs()
         .submit(chunk, io_queue, direction_of(op), head, transfer)

@@ -176,7 +176,7 @@ impl ModuleState {
     fn for_each_path(&self, visit: impl Fn(&Arc<Path>)) {
         for session in self.sessions.lock().iter() {
             if let Some(paths) = session.paths.get() {
-                paths.0.iter().for_each(&visit);
+                paths.all.iter().for_each(&visit);
             }
         }
     }

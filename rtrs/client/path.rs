@@ -401,7 +401,7 @@ impl Path {
         self.learn_ends(id)?;
         let ends = self.known_ends();
         let is_taken = self.session.paths.get().is_some_and(|paths| {
-            let mut others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, self));
+            let mut others = paths.all.iter().filter(|other| !Arc::ptr_eq(other, self));
             others.any(|other| other.known_ends().is_same_path(&ends))
         });
         if is_taken {

@@ -10,6 +10,7 @@ pub(crate) mod outage;
 pub(crate) mod paths;
 pub(crate) mod permit;
 pub(crate) mod quarantine;
+mod routes;
 pub(crate) mod settings;
 
 use kernel::{
@@ -121,9 +122,16 @@ struct Agreed {
     refusal: Option<ConnectError>,
 }
 
-/// The path of this CPU's last request, for round-robin: the path's index and 1, or 0.
+/// The memory of a CPU of the paths that it has chosen.
 #[derive(Default)]
-pub(crate) struct LastPath(pub(crate) Counter);
+pub(crate) struct Turns {
+    /// The place of the route that was chosen last.
+    last: Counter,
+    /// The place that was compared with it; of min-inflight.
+    compared: Counter,
+    /// The path on which a request was sent again, for round-robin: its index and 1, or 0.
+    pub(crate) again: Counter,
+}
 
 /// A session with a server.
 ///
@@ -156,7 +164,10 @@ pub struct Session {
     pub(crate) paths_lock: Mutex<()>,
     /// Set under `paths_lock` when the session begins to close: no path is added any more.
     is_closing: AtomicBool,
-    pub(crate) last_path: PerCpu<LastPath>,
+    /// Held while the routes of `paths` are found.
+    #[pin]
+    routing: IrqLock<()>,
+    turns: PerCpu<Turns>,
     /// A [`Policy`].
     policy: AtomicU8,
     pub(crate) settings: SharedSettings,
@@ -233,7 +244,7 @@ impl Session {
         let mut uuid = [0; 16];
         random::fill(&mut uuid);
         let name = CString::try_from_fmt(fmt!("{}", param.name))?;
-        let last_path = PerCpu::new()?;
+        let turns = PerCpu::new()?;
         let given_up = KVec::from_elem(None, PATHS_MAX, GFP_KERNEL)?;
         let admin_ids = Arc::pin_init(AdminIds::new(), GFP_KERNEL)?;
         let messages_given_up = GivenUp::new()?;
@@ -260,7 +271,8 @@ impl Session {
                 fenced_requests: AtomicU32::new(0),
                 paths_lock <- new_mutex!(()),
                 is_closing: AtomicBool::new(false),
-                last_path,
+                routing <- new_irq_lock!(()),
+                turns,
                 policy: AtomicU8::new(Policy::default() as u8),
                 settings: SharedSettings::new(&param.settings),
                 availability <- new_mutex!(Availability::new()),
@@ -302,7 +314,7 @@ impl Session {
         let files = self.files.lock().take();
         drop(files);
         if let Some(paths) = self.paths.get() {
-            for path in &paths.0 {
+            for path in &paths.all {
                 path.remove();
             }
         }
@@ -375,7 +387,7 @@ impl Session {
     pub fn is_connected(&self) -> bool {
         self.paths
             .get()
-            .is_some_and(|paths| paths.0.iter().any(|p| p.is_connected()))
+            .is_some_and(|paths| paths.all.iter().any(|p| p.is_connected()))
     }
 
     /// Returns how long a request may wait for a path, in milliseconds; `None`: for ever.
@@ -427,6 +439,7 @@ impl Session {
 
     pub(crate) fn set_policy(&self, policy: Policy) {
         self.policy.store(policy as u8, Ordering::Relaxed);
+        self.refresh_routes();
     }
 
     /// Returns the number of chunks that the first accept has granted; `None` before.

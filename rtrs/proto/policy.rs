@@ -79,7 +79,62 @@ impl Tried {
     }
 }
 
+/// Returns the place after `place` of the `count` routes; the first one after the last, and for a
+/// place that is not there any more.
+#[inline(always)]
+pub const fn next(place: u32, count: u32) -> u32 {
+    let next = place.wrapping_add(1);
+    if next < count {
+        next
+    } else {
+        0
+    }
+}
+
+/// Chooses one of the `count` routes by the requests that are in flight on them, of which it looks
+/// at two, however many there are (decision 0038). Returns its place, and the place that the next
+/// choice is to compare after. `last` is the place that was chosen last, and `compared` the one
+/// that was compared; they need not be right, as paths come and go.
+///
+/// Of two routes it takes the one with fewer requests, and the last one again if both have as many.
+/// Of more it compares the last one with one other, each time the next: a path that gets ahead of
+/// the others is found within a round.
+#[inline]
+pub fn lesser(last: u32, compared: u32, count: u32, inflight: impl Fn(u32) -> u32) -> (u32, u32) {
+    let last = if last < count { last } else { 0 };
+    let least = inflight(last);
+    if least == 0 {
+        return (last, compared);
+    }
+    let other = match next(compared, count) {
+        other if other == last => next(other, count),
+        other => other,
+    };
+    if other != last && inflight(other) < least {
+        (other, other)
+    } else {
+        (last, other)
+    }
+}
+
 impl Policy {
+    /// Returns the indices of the paths that are routes: those that requests take without a look at
+    /// the others. Under min-latency there is one at most, as latencies change with heartbeats
+    /// only.
+    pub fn routes(
+        self,
+        paths: impl Iterator<Item = PathLoad> + Clone,
+    ) -> impl Iterator<Item = usize> {
+        let fastest = match self {
+            Self::MinLatency => self.choose(None, &Tried::NONE, paths.clone()),
+            Self::RoundRobin | Self::MinInflight => None,
+        };
+        (0..PATHS_MAX)
+            .zip(paths)
+            .filter(move |(index, path)| path.connected && fastest.is_none_or(|it| it == *index))
+            .map(|(index, _)| index)
+    }
+
     /// Parses a value of `mpath_policy`: the number, the short name, or the long name with any
     /// suffix, case-insensitive.
     pub fn parse(written: &[u8]) -> Result<Self, UnknownPolicy> {
@@ -125,7 +180,8 @@ impl Policy {
         matches!(self, Self::MinInflight)
     }
 
-    /// Chooses a path for a request: the index of a connected one that it has not tried, or `None`
+    /// Chooses a path for a request of which another path was tried, or that was sent before: the
+    /// index of a connected one that it has not tried, or `None`
     /// (`ECONNABORTED`). `last` is the path of this CPU's previous request, for round-robin; `None`
     /// at first. Of equal paths the first is chosen.
     #[inline]

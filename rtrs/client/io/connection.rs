@@ -342,7 +342,10 @@ impl ConnectionContext {
                     self.fail(PathError::Post(e));
                 }
             }
-            Ok(Imm::HeartbeatAck) => self.path.liveness.acknowledged(),
+            Ok(Imm::HeartbeatAck) => {
+                self.path.liveness.acknowledged();
+                self.path.session.refresh_routes();
+            }
             Ok(Imm::Fenced(number)) => {
                 let is_own = self.cid == 0 && written;
                 let life = live.requests.granted.life.filter(|_| is_own);

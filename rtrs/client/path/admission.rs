@@ -39,6 +39,7 @@ impl Path {
                 if live {
                     self.did(Operation::GoLive);
                     drop(self.connections.replace(Some(connections.clone())));
+                    session.refresh_routes();
                 }
                 live
             });

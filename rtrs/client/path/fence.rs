@@ -135,7 +135,7 @@ impl Path {
     fn another(&self, life: Life) -> Option<(Arc<Self>, Place)> {
         let paths = self.session.paths.get()?;
         let guard = rcu::read_lock();
-        paths.0.iter().find_map(|other| {
+        paths.all.iter().find_map(|other| {
             let connections = other.connections.read(&guard)?;
             let is_other = !core::ptr::eq(&**other, self) && other.is_connected();
             let place = connections.place;

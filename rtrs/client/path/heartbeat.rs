@@ -99,6 +99,7 @@ impl Path {
     pub(crate) fn start_heartbeat(self: &Arc<Self>) {
         self.did(Operation::StartHeartbeat);
         self.liveness.restart();
+        self.session.refresh_routes();
         workqueue::mod_delayed::<_, HEARTBEAT>(self.clone(), self.heartbeat().interval_ms);
     }
 

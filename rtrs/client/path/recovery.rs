@@ -405,6 +405,7 @@ impl Path {
         drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(self));
         let mut kept = false;
         if let Some(connections) = self.connections.replace(None) {
+            self.session.refresh_routes();
             let drained = self.end_sends(&connections);
             drop(workqueue::cancel_sync::<_, POLL_SEND_CQS>(self));
             drop(workqueue::cancel_sync::<_, PUT_ASIDE>(self));

@@ -147,8 +147,8 @@ impl Session {
             return self.give_back_unanswered(unanswered);
         };
         let sent = if unanswered.is_write {
-            self.send_on_one_of::<WRITE, _>(
-                &paths.0,
+            self.send_again::<WRITE, _>(
+                paths,
                 &guard,
                 cid,
                 unanswered.id,
@@ -157,8 +157,8 @@ impl Session {
                 unanswered.transfer,
             )
         } else {
-            self.send_on_one_of::<READ, _>(
-                &paths.0,
+            self.send_again::<READ, _>(
+                paths,
                 &guard,
                 cid,
                 unanswered.id,
@@ -183,7 +183,7 @@ impl Session {
         let Some(paths) = self.paths.read(&guard) else {
             return;
         };
-        for path in &paths.0 {
+        for path in &paths.all {
             let connections = path.connections.read(&guard);
             let entry = connections.and_then(|t| t.requests.entries.get(usize::from(id)));
             if entry.is_some_and(|entry| entry.is_armed()) {

@@ -4,10 +4,7 @@
 
 use kernel::{
     prelude::*,
-    sync::{
-        rcu,
-        Arc, //
-    },
+    sync::rcu, //
 };
 use kernel_ext::errno;
 use rtrs_core::proto::{
@@ -40,7 +37,10 @@ use crate::client::{
         connections::ADMIN,
         Path, //
     },
-    session::Session, //
+    session::{
+        paths::Paths,
+        Session, //
+    }, //
 };
 
 impl Path {
@@ -71,7 +71,7 @@ impl Path {
     }
 
     /// Returns what the policy chooses by.
-    fn load(&self, guard: &rcu::Guard) -> PathLoad {
+    pub(super) fn load(&self, guard: &rcu::Guard) -> PathLoad {
         let connections = self.connections.read(guard);
         PathLoad {
             connected: connections.is_some(),
@@ -81,6 +81,12 @@ impl Path {
     }
 }
 
+/// Returns whether a request that one of `paths` has given back so may be sent on another one.
+#[inline(always)]
+fn may_try_another(paths: &Paths, error: Error) -> bool {
+    paths.all.len() > 1 && error != EBUSY && error != EMSGSIZE
+}
+
 impl Session {
     /// Sends a request: `message` for the upper layer's peer, and the data of `transfer`.
     ///
@@ -88,9 +94,45 @@ impl Session {
     /// context.
     ///
     /// On success [`Transfer::done`] is called later, or has been called already. Otherwise the
-    /// transfer comes back in [`Rejected`].
+    /// transfer comes back in [`Rejected`]: all connected paths were tried.
     #[inline(always)]
     pub fn submit<T: Transfer>(
+        &self,
+        tag: u16,
+        io_queue: IoQueue,
+        direction: Direction,
+        message: &[u8],
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        self.submit_on::<true, T>(tag, io_queue, direction, message, transfer)
+    }
+
+    /// Sends a request as [`Self::submit`] does, but tries one path only. If it comes back although
+    /// it [may be sent](Self::may_send_again) on another one, the caller makes it anew for
+    /// `submit`: what that would need is not kept while the request is sent.
+    #[inline(always)]
+    pub fn submit_once<T: Transfer>(
+        &self,
+        tag: u16,
+        io_queue: IoQueue,
+        direction: Direction,
+        message: &[u8],
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        self.submit_on::<false, T>(tag, io_queue, direction, message, transfer)
+    }
+
+    /// Returns whether a request that [`Self::submit_once`] has given back with `error` may be sent
+    /// on another path. Any context.
+    #[cold]
+    pub fn may_send_again(&self, error: Error) -> bool {
+        let guard = rcu::read_lock();
+        let paths = self.paths.read(&guard);
+        error != errno::EALREADY && paths.is_some_and(|paths| may_try_another(paths, error))
+    }
+
+    #[inline(always)]
+    fn submit_on<const ANY: bool, T: Transfer>(
         &self,
         tag: u16,
         io_queue: IoQueue,
@@ -107,8 +149,8 @@ impl Session {
         }
         let transfer = Known::new(transfer);
         let sent = match direction {
-            Direction::Read => self.send_on_any_path::<READ, _>(cid, id, message, transfer),
-            Direction::Write => self.send_on_any_path::<WRITE, _>(cid, id, message, transfer),
+            Direction::Read => self.send_on_route::<READ, ANY, _>(cid, id, message, transfer),
+            Direction::Write => self.send_on_route::<WRITE, ANY, _>(cid, id, message, transfer),
         };
         sent.map_err(|back| Rejected::new(back.error, back.transfer.transfer))
     }
@@ -151,11 +193,12 @@ impl Session {
         let guard = rcu::read_lock();
         let sent = match (self.paths.read(&guard), direction) {
             (None, _) => Err(Rejected::new(errno::ECONNABORTED, transfer)),
-            (Some(paths), Direction::Read) => self
-                .send_on_one_of::<READ, _>(&paths.0, &guard, cid, chunk, message, resent, transfer),
-            (Some(paths), Direction::Write) => self.send_on_one_of::<WRITE, _>(
-                &paths.0, &guard, cid, chunk, message, resent, transfer,
-            ),
+            (Some(paths), Direction::Read) => {
+                self.send_again::<READ, _>(paths, &guard, cid, chunk, message, resent, transfer)
+            }
+            (Some(paths), Direction::Write) => {
+                self.send_again::<WRITE, _>(paths, &guard, cid, chunk, message, resent, transfer)
+            }
         };
         sent.map_err(|back| {
             if is_again {
@@ -174,14 +217,15 @@ impl Session {
         transfer: AnyTransfer,
     ) -> Result<(), Rejected<AnyTransfer>> {
         match direction {
-            Direction::Read => self.send_on_any_path::<READ, _>(ADMIN, id, message, transfer),
-            Direction::Write => self.send_on_any_path::<WRITE, _>(ADMIN, id, message, transfer),
+            Direction::Read => self.send_on_route::<READ, true, _>(ADMIN, id, message, transfer),
+            Direction::Write => self.send_on_route::<WRITE, true, _>(ADMIN, id, message, transfer),
         }
     }
 
-    /// Sends a request on the path that the policy chooses, by its connection `cid`.
+    /// Sends a request on the path that the policy chooses, by its connection `cid`; if that gives
+    /// it back, on `ANY` other one.
     #[inline(always)]
-    fn send_on_any_path<const IS_WRITE: bool, T: Outbound>(
+    fn send_on_route<const IS_WRITE: bool, const ANY: bool, T: Outbound>(
         &self,
         cid: usize,
         id: u16,
@@ -192,27 +236,29 @@ impl Session {
         let Some(paths) = self.paths.read(&guard) else {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
-        match paths.0.as_slice() {
-            [path] => path.send::<IS_WRITE, T>(&guard, cid, id, message, Attempt::FIRST, transfer),
-            paths => self.send_on_one_of::<IS_WRITE, T>(
-                paths,
-                &guard,
-                cid,
-                id,
-                message,
-                Resent::NEVER,
-                transfer,
-            ),
+        let (path, attempt) = match paths.all.as_slice() {
+            [path] => (Some(path), Attempt::FIRST),
+            _ => self.route(paths, &guard),
+        };
+        let Some(path) = path else {
+            return Err(Rejected::new(errno::ECONNABORTED, transfer));
+        };
+        match path.send::<IS_WRITE, T>(&guard, cid, id, message, attempt, transfer) {
+            Err(back) if ANY && may_try_another(paths, back.error) => {
+                let resent = Resent::NEVER;
+                self.send_on_one_of::<IS_WRITE, T>(paths, &guard, cid, id, message, resent, back)
+            }
+            done => done,
         }
     }
 
-    /// Sends a request as [`Self::send_on_any_path`] does, for sessions of several paths and for
-    /// requests that were sent `resent` times before.
-    #[inline(never)]
-    #[expect(clippy::too_many_arguments, reason = "a tail call of the IO path")]
-    pub(crate) fn send_on_one_of<const IS_WRITE: bool, T: Outbound>(
+    /// Sends a request that was sent `resent` times before, or never, while there is more to think
+    /// of than [`Self::submit`] does.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "those of a request")]
+    pub(crate) fn send_again<const IS_WRITE: bool, T: Outbound>(
         &self,
-        paths: &[Arc<Path>],
+        paths: &Paths,
         guard: &rcu::Guard,
         cid: usize,
         id: u16,
@@ -220,27 +266,44 @@ impl Session {
         resent: Resent,
         transfer: T,
     ) -> Result<(), Rejected<T>> {
+        let back = Rejected::new(errno::ECONNABORTED, transfer);
+        self.send_on_one_of::<IS_WRITE, T>(paths, guard, cid, id, message, resent, back)
+    }
+
+    /// Sends a request on one of the paths, all of which it looks at.
+    #[cold]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "those of a request")]
+    fn send_on_one_of<const IS_WRITE: bool, T: Outbound>(
+        &self,
+        paths: &Paths,
+        guard: &rcu::Guard,
+        cid: usize,
+        id: u16,
+        message: &[u8],
+        resent: Resent,
+        mut back: Rejected<T>,
+    ) -> Result<(), Rejected<T>> {
         let policy = self.policy();
         let attempt = Attempt {
             resent,
             is_counted: policy.counts_requests(),
         };
         let mut tried = Tried::NONE;
-        let mut back = Rejected::new(errno::ECONNABORTED, transfer);
         loop {
-            let last = &self.last_path.this_cpu().0;
+            let last = &self.turns.this_cpu().again;
             let index = usize::try_from(last.get()).unwrap_or(0).checked_sub(1);
-            let loads = paths.iter().map(|path| path.load(guard));
+            let loads = paths.all.iter().map(|path| path.load(guard));
             let Some(chosen) = policy.choose(index, &tried, loads) else {
                 return Err(back);
             };
-            let Some(path) = paths.get(chosen) else {
+            let Some(path) = paths.all.get(chosen) else {
                 return Err(back);
             };
             tried.insert(chosen);
             last.set((chosen as u64).wrapping_add(1));
             match path.send::<IS_WRITE, T>(guard, cid, id, message, attempt, back.transfer) {
-                Err(again) if again.error != EBUSY && again.error != EMSGSIZE => back = again,
+                Err(again) if may_try_another(paths, again.error) => back = again,
                 done => return done,
             }
         }
@@ -256,7 +319,7 @@ impl Session {
             return 0;
         };
         let mut handled = 0u32;
-        for path in &paths.0 {
+        for path in &paths.all {
             let connections = path.connections.read(&guard);
             if let Some(connection) = connections.and_then(|t| t.connection(cid)) {
                 handled = handled.saturating_add(connection.cq.poll(u32::MAX));

@@ -219,7 +219,7 @@ impl Session {
             Ok(true) => Ok(admission),
             Ok(false) => {
                 if let Some(paths) = self.paths.get() {
-                    let others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, path));
+                    let others = paths.all.iter().filter(|other| !Arc::ptr_eq(other, path));
                     others.for_each(|other| other.abandon(PathError::ServerRestarted));
                 }
                 Err(PathError::ServerRestarted)
@@ -292,7 +292,7 @@ impl Session {
         // Not their count: a path that is being lost counts until its teardown runs, which may wait
         // for the caller where a queue has one worker.
         let paths = self.paths.get();
-        let is_any_up = paths.is_some_and(|paths| paths.0.iter().any(|path| path.is_connected()));
+        let is_any_up = paths.is_some_and(|paths| paths.all.iter().any(|path| path.is_connected()));
         if is_any_up && !settled {
             return false;
         }
@@ -317,7 +317,7 @@ impl Session {
         let may_recover = self
             .paths
             .get()
-            .is_some_and(|paths| paths.0.iter().any(|p| p.may_come_back()));
+            .is_some_and(|paths| paths.all.iter().any(|p| p.may_come_back()));
         if !may_recover {
             let mut availability = self.availability.lock();
             let event = outage::Event::DeadlinePassed { now_ms: u64::MAX };

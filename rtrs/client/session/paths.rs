@@ -17,17 +17,34 @@ use kernel_ext::sync::atomic::Ordering;
 use rtrs_core::proto::{
     addr::PathAddrs,
     connect_retry,
+    policy::Policy,
     recovery::Event,
     PATHS_MAX, //
 };
 
 use crate::client::{
     path::Path,
-    session::Session, //
+    session::{
+        routes::Routes,
+        Session, //
+    }, //
 };
 
 /// The paths of a session, as published to senders.
-pub(crate) struct Paths(pub(crate) KVec<Arc<Path>>);
+pub(crate) struct Paths {
+    pub(crate) all: KVec<Arc<Path>>,
+    pub(crate) routes: Routes,
+}
+
+impl Paths {
+    /// Returns a list whose routes are yet to be found.
+    fn new(all: KVec<Arc<Path>>) -> Self {
+        Self {
+            all,
+            routes: Routes::new(),
+        }
+    }
+}
 
 /// Memory for a list of paths. It is allocated before a path that may have to be removed is added,
 /// so that the removal cannot fail.
@@ -37,15 +54,21 @@ impl PathsReserve {
     /// Allocates a list; `ENOMEM`. Sleeps.
     pub(crate) fn new() -> Result<Self> {
         let list = KVec::with_capacity(PATHS_MAX, GFP_KERNEL)?;
-        Ok(Self(UniqueArc::new(Paths(list), GFP_KERNEL)?))
+        Ok(Self(UniqueArc::new(Paths::new(list), GFP_KERNEL)?))
     }
 
     /// Returns a list of those of `paths` for which `stays` is true.
-    fn fill(mut self, paths: &Paths, stays: impl Fn(&Arc<Path>) -> bool) -> Arc<Paths> {
-        for path in paths.0.iter().filter(|path| stays(path)) {
+    fn fill(
+        mut self,
+        policy: Policy,
+        paths: &Paths,
+        stays: impl Fn(&Arc<Path>) -> bool,
+    ) -> Arc<Paths> {
+        for path in paths.all.iter().filter(|path| stays(path)) {
             // The capacity is enough: a session has at most PATHS_MAX.
-            let _ = self.0 .0.push_within_capacity(path.clone());
+            let _ = self.0.all.push_within_capacity(path.clone());
         }
+        self.0.routes.refresh(policy, &self.0.all);
         self.0.into()
     }
 }
@@ -63,10 +86,10 @@ impl Session {
             return Err(ENOSPC);
         }
         paths.push(path.clone(), GFP_KERNEL)?;
-        drop(
-            self.paths
-                .replace(Some(Arc::new(Paths(paths), GFP_KERNEL)?)),
-        );
+        let paths = Arc::new(Paths::new(paths), GFP_KERNEL)?;
+        paths.routes.refresh(self.policy(), &paths.all);
+        drop(self.paths.replace(Some(paths)));
+        self.refresh_routes();
         Ok(())
     }
 
@@ -74,7 +97,7 @@ impl Session {
     pub(crate) fn copy_paths(&self) -> Result<KVec<Arc<Path>>> {
         let mut copy = KVec::new();
         if let Some(paths) = self.paths.get() {
-            for path in &paths.0 {
+            for path in &paths.all {
                 copy.push(path.clone(), GFP_KERNEL)?;
             }
         }
@@ -126,7 +149,7 @@ impl Session {
         drop(lock);
         self.admin_ids.notify();
         // All at once: requests in flight are not to move from one to the next.
-        for path in paths.iter().flat_map(|paths| paths.0.iter()) {
+        for path in paths.iter().flat_map(|paths| paths.all.iter()) {
             path.begin_close(Event::CloseForGood);
         }
     }
@@ -138,8 +161,9 @@ impl Session {
         }
         let _lock = self.paths_lock.lock();
         if let Some(paths) = self.paths.get() {
-            let left = reserve.fill(&paths, |p| !Arc::ptr_eq(p, path));
+            let left = reserve.fill(self.policy(), &paths, |p| !Arc::ptr_eq(p, path));
             drop(self.paths.replace(Some(left)));
+            self.refresh_routes();
         }
     }
 }

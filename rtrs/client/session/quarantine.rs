@@ -418,14 +418,14 @@ impl Session {
         // A path that waits for the answer to a fence message has given its connections away.
         let fenced = self.fenced_requests.load(Ordering::Relaxed);
         let in_flight = paths
-            .0
+            .all
             .iter()
             .map(in_flight)
             .fold(fenced, u32::saturating_add);
         let now_ms = self.now_ms();
         self.look_at_requests(&paths, fenced, now_ms);
         let setting = self.settings.snapshot().fast_io_fail();
-        let is_connecting = paths.0.iter().any(|path| path.state().is_connecting());
+        let is_connecting = paths.all.iter().any(|path| path.state().is_connecting());
         let mut state = self.quarantine.state.lock();
         if !state.shortage.is_too_long(now_ms, setting, in_flight) {
             return;
@@ -438,7 +438,7 @@ impl Session {
             "session {}: requests wait for {held} chunks of lost ones, asking the server anew\n",
             self.name()
         );
-        for path in &paths.0 {
+        for path in &paths.all {
             // Does nothing for a path that is not connected, nor being connected.
             path.abandon(PathError::ChunksHeld);
         }
@@ -458,7 +458,7 @@ impl Session {
                 let entry = connections.and_then(|t| t.requests.entries.get(usize::from(chunk)));
                 entry.is_some_and(|entry| entry.is_armed())
             };
-            let is_in_flight = paths.0.iter().any(is_armed);
+            let is_in_flight = paths.all.iter().any(is_armed);
             drop(guard);
             is_any_unanswered |= self.quarantine.look(chunk, is_in_flight);
         }

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use proto::rtrs::policy::{
+    lesser,
+    next,
     PathLoad,
     Policy,
     Tried,
@@ -122,6 +124,135 @@ fn the_first_of_equal_paths_wins() {
             policy.choose(Some(1), &Tried::NONE, paths.into_iter()),
             Some(1)
         );
+    }
+}
+
+/// Paths that answer nothing, and the turns of one CPU.
+struct Requests {
+    last: u32,
+    compared: u32,
+    inflight: Vec<u32>,
+}
+
+impl Requests {
+    fn new(paths: usize) -> Self {
+        Self {
+            last: 0,
+            compared: 0,
+            inflight: vec![0; paths],
+        }
+    }
+
+    fn send(&mut self) -> usize {
+        let count = self.inflight.len() as u32;
+        let inflight = |place: u32| self.inflight[place as usize];
+        (self.last, self.compared) = lesser(self.last, self.compared, count, inflight);
+        self.inflight[self.last as usize] += 1;
+        self.last as usize
+    }
+}
+
+#[test]
+fn each_route_has_its_turn() {
+    for paths in [1, 2, 3, 128] {
+        let mut place = 0;
+        for turn in 1..=2 * paths {
+            place = next(place, paths);
+            assert_eq!(place, turn % paths);
+        }
+        assert_eq!([next(paths, paths), next(u32::MAX, paths)], [0, 0]);
+    }
+    assert_eq!(next(0, 0), 0);
+}
+
+#[test]
+fn of_two_routes_the_one_with_fewer_requests_is_chosen() {
+    for counts in [[3, 4], [4, 3], [0, 9], [9, 0]] {
+        let mut requests = Requests::new(2);
+        requests.inflight = counts.into();
+        for _ in 0..20 {
+            let least = *requests.inflight.iter().min().unwrap();
+            let taken = requests.send();
+            assert_eq!(requests.inflight[taken], least + 1, "{counts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_route_that_is_ahead_of_the_others_is_found_within_a_round() {
+    for paths in [2, 3, 128] {
+        // One that does not answer any more gets nothing.
+        let mut requests = Requests::new(paths);
+        requests.inflight[0] = 2;
+        for _ in 0..4 * paths {
+            let taken = requests.send();
+            assert_ne!(taken, 0, "of {paths}");
+            requests.inflight[taken] -= 1;
+        }
+        // One is idle.
+        requests.inflight = vec![50; paths];
+        requests.inflight[paths - 1] = 1;
+        let found = (0..paths).any(|_| requests.send() == paths - 1);
+        assert!(found, "of {paths}");
+    }
+}
+
+#[test]
+fn all_routes_fill_alike() {
+    for paths in [2, 3, 16, 128] {
+        let mut requests = Requests::new(paths);
+        for sent in 1..=2048 {
+            requests.send();
+            let most = *requests.inflight.iter().max().unwrap() as usize;
+            assert!(most <= sent / paths + 3, "{most} of {sent} on {paths}");
+        }
+    }
+}
+
+#[test]
+fn two_routes_are_looked_at_however_many_there_are() {
+    for paths in [2, 3, 128] {
+        let looks = std::cell::Cell::new(0);
+        lesser(0, 0, paths, |_| {
+            looks.set(looks.get() + 1);
+            1
+        });
+        assert_eq!(looks.get(), 2, "of {paths}");
+    }
+}
+
+#[test]
+fn routes_are_connected_and_under_min_latency_the_fastest() {
+    let paths = [
+        load(true, 9, Some(8)),
+        load(false, 0, Some(1)),
+        load(true, 0, None),
+        load(true, 5, Some(7)),
+    ];
+    let routes = |policy: Policy| policy.routes(paths.into_iter()).collect::<Vec<_>>();
+    assert_eq!(
+        POLICIES.map(routes),
+        [vec![0, 2, 3], vec![0, 2, 3], vec![3]]
+    );
+    let none = [load(false, 0, Some(1)); 3];
+    for policy in POLICIES {
+        assert_eq!(policy.routes(none.into_iter()).count(), 0);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_turn_of_another_time_leads_to_a_route_that_is_there(
+        last: u32, compared: u32, count in 1u32..=128, seed: u32,
+    ) {
+        let inflight = |place: u32| {
+            assert!(place < count, "{place} of {count}");
+            place.wrapping_mul(seed) >> 28
+        };
+        prop_assert!(next(last, count) < count);
+        let (place, compared) = lesser(last, compared, count, inflight);
+        prop_assert!(place < count);
+        prop_assert!(lesser(place, compared, count, inflight).0 < count);
     }
 }
 
