@@ -3,6 +3,7 @@
 //! The commands.
 
 mod fsck;
+mod probe;
 mod transfer;
 
 use std::{
@@ -77,6 +78,8 @@ enum Command {
     Format(FormatArgs),
     /// Shows what is on a device
     Info(DeviceArg),
+    /// Shows the sidecar of a device as properties of udev
+    Probe(DeviceArg),
     /// Replays the journal, and repairs with --repair what can be repaired
     Fsck(fsck::Args),
     /// Reads all data and checks them; status 1: some are bad
@@ -131,6 +134,7 @@ pub fn run(line: &CommandLine, out: &mut impl Write) -> Result<bool> {
     match &line.command {
         Command::Format(args) => format_device(args, out),
         Command::Info(args) => info(&args.device, out),
+        Command::Probe(args) => probe::probe(&args.device, out),
         Command::Fsck(args) => fsck::fsck(args, out),
         Command::Scrub(args) => scrub(&args.device, out),
         Command::Import(args) => transfer::import(args, out),

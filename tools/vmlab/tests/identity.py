@@ -11,6 +11,7 @@ from vmlab.tests.pi_store import TOOL, bring_tool
 
 MIB = 16
 RULES = TOOLS.parent / "Documentation" / "udev" / "61-rnbd.rules"
+SIDECAR_RULES = RULES.with_name("64-pi-sidecar.rules")
 EXPORTS = "/sys/class/rnbd-server/ctl/devices"
 WWID = r"naa\.3[0-9a-f]{15}"
 
@@ -155,6 +156,21 @@ def test_udev_has_a_name_by_the_identity(pair: Lab) -> None:
     said = pair.client.run(f"udevadm test --action=add /sys/block/{disk.name} 2>&1 || true", 60)
     ok(f"disk/by-id/rnbd-{wwid(disk)}" in said, said[-1500:])
     disk.unmap()
+
+
+@needs(wires=1)
+def test_udev_knows_a_device_with_a_sidecar(pair: Lab) -> None:
+    """The rules of the documentation; they leave alone what has something else, as far as blkid knows."""
+    vm = pair.server
+    bring_tool(vm)
+    vm.run(f"mkdir -p /run/udev/rules.d /usr/local/sbin; ln -sf {TOOL} /usr/local/sbin/pi-sidecar; modprobe loop; "
+           "truncate -s 16M /run/udev.img; losetup /dev/loop6 /run/udev.img")
+    pair.defer(vm.run, "losetup -d /dev/loop6; rm /run/udev.img /usr/local/sbin/pi-sidecar")
+    vm.push(SIDECAR_RULES, f"/run/udev/rules.d/{SIDECAR_RULES.name}")
+    for make, known in ((f"{TOOL} format --force", True), ("mkswap -f", False)):
+        vm.run(f"{make} /dev/loop6")
+        said = vm.run("udevadm test --action=change /sys/block/loop6 2>&1 || true", 60)
+        eq("ID_FS_TYPE=pi_sidecar" in said, known, said[-1500:])
 
 
 @needs(wires=1, timed=True, own_modules=True)

@@ -137,6 +137,20 @@ fn filled(folder: &Folder, name: &str) -> PathBuf {
 }
 
 #[test]
+fn udev_is_told_of_a_sidecar() {
+    let folder = Folder::new("probe");
+    let device = folder.device("device", BLOCKS);
+    refused(&["probe"], &[&device], "device: ");
+    let lines = done(&["format"], &[&device]);
+    let uuid = lines.lines().find_map(|line| line.strip_prefix("uuid: "));
+    let properties = "ID_FS_USAGE=raid\nID_FS_TYPE=pi_sidecar\nID_PI_SIDECAR_UUID=";
+    assert_eq!(
+        done(&["probe"], &[&device]),
+        format!("{properties}{}\n", uuid.unwrap())
+    );
+}
+
+#[test]
 fn what_is_imported_is_exported() {
     let folder = Folder::new("export");
     let device = filled(&folder, "device");
