@@ -94,8 +94,10 @@ pub(crate) trait PageCache: Send + Sync + 'static {
     /// content is not what is cached. Does not wait for anything.
     fn cached(&self, wanted: &Wanted, folios: &mut Folios) -> Option<(PageSet, u64)>;
 
-    /// Drops the pages of these numbers, also if they are of another content by now. Sleeps.
-    fn drop_pages(&self, wanted: &Wanted);
+    /// Drops damaged pages of those that are `held`, which are `folios`: not what was read anew
+    /// since they were taken, nor what is locked. Waits for nothing, as a request holds a queue
+    /// pair meanwhile.
+    fn drop_pages(&self, held: &Wanted, damaged: PageSet, folios: &Folios);
 }
 
 /// The end of the transfer that runs.
@@ -161,8 +163,8 @@ impl HeldPages for HeldFolios<'_> {
             .map_or(PageSet::EMPTY, |sums| sums.damaged(wanted, self.folios))
     }
 
-    fn drop_pages(&mut self, damaged: &Wanted) {
-        self.pages.drop_pages(damaged);
+    fn drop_pages(&mut self, held: &Wanted, damaged: PageSet) {
+        self.pages.drop_pages(held, damaged, self.folios);
     }
 }
 

@@ -122,21 +122,16 @@ impl Sums {
     }
 
     /// Compares pages of this node that are about to be given: those that are wanted, which are in
-    /// `folios`. Returns those that are damaged, and forgets their sums.
+    /// `folios`. Returns those that are damaged.
     pub(super) fn damaged(&self, wanted: &Wanted, folios: &Folios) -> PageSet {
         let (mut damaged, held) = (PageSet::EMPTY, wanted.pages());
         let lens = held.iter().map(|page| wanted.page_len(page));
         for (page, found) in held.iter().zip(folios.sums(lens)) {
-            let known = wanted
-                .part(PageSet::range(page, 1))
-                .and_then(|wanted| self.with(&wanted, |entry| entry.sum(page)));
-            // One that was forgotten meanwhile says nothing.
-            if known.is_some_and(|known| known != found) {
+            if self.table.lock().is_damaged(wanted, page, found) {
                 damaged.insert(page);
             }
         }
         if let Some(damaged) = wanted.part(damaged) {
-            self.table.lock().forget(&damaged);
             self.say_own(&damaged);
         }
         damaged

@@ -42,18 +42,15 @@ impl PageCache for CachedPages {
         found.flatten()
     }
 
-    fn drop_pages(&self, wanted: &Wanted) {
-        let Some(first) = wanted.chunk().checked_mul(PAGES_OF_CHUNK) else {
-            return;
-        };
+    fn drop_pages(&self, held: &Wanted, damaged: PageSet, folios: &Folios) {
         self.0.with(|sb| {
-            let Some(inode) = sb.find_inode(key_of(wanted)) else {
+            let Some(inode) = sb.find_inode(key_of(held)) else {
                 return;
             };
-            for page in wanted.pages().iter() {
-                let page = first.saturating_add(page.into());
-                // Its sum is forgotten, so no one is given what could not be dropped.
-                let _ = inode.drop_pages(page, page);
+            for page in damaged.iter() {
+                // What stays has another sum than its content, so no one is given it: the next
+                // request finds it again.
+                inode.drop_page(folios, held.pages().rank(page));
             }
         });
     }

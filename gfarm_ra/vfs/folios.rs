@@ -11,7 +11,6 @@ use super::{
 use core::ptr::NonNull;
 use kernel::{
     bindings,
-    error::to_result,
     page::PAGE_SIZE,
     prelude::*, //
 };
@@ -22,15 +21,15 @@ use kernel_ext::scatterlist::{
 use vfs_ext_sys as raw;
 
 impl<T: FileSystem> Inode<T> {
-    /// Drops pages of a file from the page cache, from one to another: who uses them reads them
-    /// again. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// Returns `EBUSY` if a page could not be dropped, because a task uses it.
-    pub fn drop_pages(&self, first: u64, last: u64) -> Result {
-        // SAFETY: By the type invariants, this is an inode.
-        to_result(unsafe { raw::vfs_ext_helper_inode_drop(self.as_raw(), first, last) })
+    /// Drops page `number` of `folios`, with the folio that it is in, from the page cache of this
+    /// file, if it is there: who uses it reads it again. Another page that is there in its place by
+    /// now stays, and so does one that is locked: this does not wait for a lock. May sleep.
+    pub fn drop_page(&self, folios: &Folios, number: usize) {
+        let Some(folio) = folios.folio_of(number) else {
+            return;
+        };
+        // SAFETY: By the type invariants, this is an inode, and there is a reference to the folio.
+        unsafe { raw::vfs_ext_helper_folio_drop(self.as_raw(), folio.as_ptr()) };
     }
 }
 
@@ -114,6 +113,17 @@ impl Folios {
         }
         self.pages = self.pages.saturating_add(pages);
         pages
+    }
+
+    /// Returns the folio of a page.
+    fn folio_of(&self, number: usize) -> Option<NonNull<bindings::folio>> {
+        let mut before = 0usize;
+        let mut entries = self.entries.iter();
+        let entry = entries.find(|entry| {
+            before = before.saturating_add(entry.pages.into());
+            number < before
+        })?;
+        Some(entry.folio)
     }
 
     /// Returns the CRC-32C of the first bytes of each page, in their order: of as many as `lens`

@@ -200,8 +200,9 @@ pub trait HeldPages {
     /// that are damaged.
     fn damaged(&mut self, wanted: &Wanted) -> PageSet;
 
-    /// Drops pages that are damaged, and their sums.
-    fn drop_pages(&mut self, damaged: &Wanted);
+    /// Drops those of the pages that were taken, `held`, that are damaged, as far as they are still
+    /// in the page cache. Does not wait for others that use them.
+    fn drop_pages(&mut self, held: &Wanted, damaged: PageSet);
 }
 
 /// Decides about a request to this node as a holder, as [`serve`] does. What is to be sent was
@@ -242,12 +243,14 @@ pub fn serve_sound(
         let Serve::Send(held) = decision else {
             return decision;
         };
-        let compared = wanted.part(held).filter(|_| verify >= Verify::Given);
-        let damaged = compared.map_or(PageSet::EMPTY, |part| pages.damaged(&part));
-        let Some(part) = wanted.part(damaged) else {
+        let Some(compared) = wanted.part(held).filter(|_| verify >= Verify::Given) else {
             return decision;
         };
-        pages.drop_pages(&part);
+        let damaged = pages.damaged(&compared);
+        if damaged.is_empty() {
+            return decision;
+        }
+        pages.drop_pages(&compared, damaged);
         // One that could not be dropped is not given either.
         left = left.difference(damaged);
     }

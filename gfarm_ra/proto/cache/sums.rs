@@ -5,7 +5,8 @@
 //!
 //! They are kept for contents, not for the pages of the page cache: one that is read once more has
 //! the same sum, and whose sum is not known any more is not given to others. So nothing has to tell
-//! the table when a page goes.
+//! the table when a page goes. That a page is damaged says nothing of its sum either: others may be
+//! about to give the same page, and find it by that.
 
 use core::ops::DerefMut;
 
@@ -153,10 +154,11 @@ impl<S: DerefMut<Target = [Entry]>> SumTable<S> {
         entry.known = entry.known.union(wanted.pages());
     }
 
-    /// Forgets the sums of the pages that are wanted: they are read once more.
-    pub fn forget(&mut self, wanted: &Wanted) {
-        if let Some(entry) = self.find(wanted) {
-            entry.known = entry.known.difference(wanted.pages());
-        }
+    /// Returns whether a page has another sum, `found`, than the one that is known of it. The known
+    /// one stays: it is that of the content.
+    pub fn is_damaged(&mut self, wanted: &Wanted, page: u8, found: u32) -> bool {
+        self.find(wanted)
+            .filter(|entry| entry.known.contains(page))
+            .is_some_and(|entry| entry.sum(page) != found)
     }
 }

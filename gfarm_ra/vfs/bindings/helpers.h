@@ -85,7 +85,7 @@ u64 vfs_ext_helper_inode_size(struct inode *inode);
 void vfs_ext_helper_inode_evict(struct inode *inode);
 void vfs_ext_helper_inode_large_folios(struct inode *inode);
 int vfs_ext_helper_inode_zap(struct inode *inode, u64 size);
-int vfs_ext_helper_inode_drop(struct inode *inode, u64 first, u64 last);
+void vfs_ext_helper_folio_drop(struct inode *inode, struct folio *folio);
 int vfs_ext_helper_super_setup(struct super_block *sb, const struct dentry_operations *dops,
 			       unsigned long readahead_pages);
 u32 vfs_ext_helper_super_minor(const struct super_block *sb);

@@ -192,12 +192,20 @@ int vfs_ext_helper_inode_zap(struct inode *inode, u64 size)
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_zap);
 
-/* Drops pages, with the folios that they are in, also if they are mapped: who uses them reads them again. */
-int vfs_ext_helper_inode_drop(struct inode *inode, u64 first, u64 last)
+/*
+ * Drops a folio to which there is a reference, if it is still one of the file, also if it is mapped: who uses it reads
+ * it again. As what is done with bad memory, but the memory may be used for something else. A folio that is locked
+ * stays: one may be so for as long as a server is silent.
+ */
+void vfs_ext_helper_folio_drop(struct inode *inode, struct folio *folio)
 {
-	return invalidate_inode_pages2_range(inode->i_mapping, first, last);
+	if (!folio_trylock(folio))
+		return;
+	/* Looks at the mapping, which the lock keeps. */
+	generic_error_remove_folio(inode->i_mapping, folio);
+	folio_unlock(folio);
 }
-EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_drop);
+EXPORT_SYMBOL_GPL(vfs_ext_helper_folio_drop);
 
 /* The CRC-32C of the first bytes of a page of a folio, to which there is a reference. */
 u32 vfs_ext_helper_page_crc32c(struct page *first, unsigned int number, unsigned int len)

@@ -26,6 +26,7 @@ mod request;
 mod requester;
 mod responder;
 mod rtt;
+mod sound;
 mod sums;
 mod tags;
 mod timings;

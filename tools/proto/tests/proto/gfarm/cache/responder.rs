@@ -59,16 +59,16 @@ use super::{
     },
 };
 
-const ID: RequestId = RequestId {
+pub(super) const ID: RequestId = RequestId {
     tag: 9,
     cookie: 0xc0_ffee,
 };
 
-fn length(bytes: u32) -> FragmentLen {
+pub(super) fn length(bytes: u32) -> FragmentLen {
     FragmentLen::new(bytes).unwrap()
 }
 
-fn request(role: Role) -> Request {
+pub(super) fn request(role: Role) -> Request {
     let landing = Landing::new(0x1234, 77, length(1024)).unwrap();
     let ask = Ask {
         role,

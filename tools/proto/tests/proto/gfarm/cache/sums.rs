@@ -64,13 +64,18 @@ fn a_sum_is_known_of_what_it_was_told_of() {
 }
 
 #[test]
-fn what_is_forgotten_is_not_known() {
+fn a_page_with_another_sum_is_damaged_each_time() {
     let mut table = table(1);
-    table.put(&some(5, PageSet::range(0, 9)), u32::from);
-    table.forget(&some(5, PageSet::range(2, 3)));
-    table.forget(&some(6, PageSet::range(0, 9)));
-    let left = PageSet::range(0, 9).difference(PageSet::range(2, 3));
-    assert_eq!(table.known(&some(5, PageSet::range(0, 256))), left);
+    let pages = some(5, PageSet::range(0, 9));
+    table.put(&pages, u32::from);
+    for _ in 0..2 {
+        assert!(table.is_damaged(&pages, 3, 4) && !table.is_damaged(&pages, 3, 3));
+    }
+    assert!(!table.is_damaged(&pages, 9, 1), "its sum is not known");
+    assert!(!table.is_damaged(&some(6, pages.pages()), 3, 4));
+    // It is read again.
+    table.put(&some(5, PageSet::range(3, 1)), |_| 4);
+    assert!(table.is_damaged(&pages, 3, 3) && !table.is_damaged(&pages, 3, 4));
 }
 
 #[test]
@@ -91,11 +96,11 @@ fn the_chunk_that_was_used_least_lately_makes_room() {
 fn a_table_without_entries_knows_nothing() {
     let (mut table, page) = (table(0), PageSet::range(0, 1));
     table.put(&some(0, page), |_| 1);
-    table.forget(&some(0, page));
     assert!(table.known(&some(0, page)).is_empty());
+    assert!(!table.is_damaged(&some(0, page), 0, 2));
 }
 
-/// Whatever is told, replaced and forgotten: what is known is what was told last.
+/// Whatever is told and replaced: what is known is what was told last.
 #[test]
 fn no_sum_is_known_that_was_not_told() {
     let (mut known, mut all) = (0, 0);
@@ -109,13 +114,7 @@ fn no_sum_is_known_that_was_not_told() {
             let pages = PageSet::range(first, 1 + chance.below(100));
             let wanted = wanted(content(inum, gen), 1 << 30, chunk, pages);
             match chance.below(8) {
-                0 => {
-                    table.forget(&wanted);
-                    for page in pages.iter() {
-                        told.remove(&(inum, gen, chunk, page));
-                    }
-                }
-                1..5 => {
+                0..5 => {
                     table.put(&wanted, |page| step << 8 | u32::from(page));
                     for page in pages.iter() {
                         told.insert((inum, gen, chunk, page), step << 8 | u32::from(page));
