@@ -217,7 +217,7 @@ impl Reader {
                 self.close_at_gfmd(old, None);
                 let event = event?;
                 self.hold(match event {
-                    Event::Opened(descriptor, _) | Event::AllRefuse(descriptor, _) => {
+                    Event::Opened(descriptor, _) | Event::AllRefuse(descriptor, ..) => {
                         Some(descriptor.epoch)
                     }
                     _ => None,
@@ -304,8 +304,7 @@ impl Reader {
             (Ok(()), Some(id), Some((fd, epoch))) => {
                 let descriptor = Descriptor { fd, epoch, id };
                 if is_it && hosts != 0 {
-                    self.reason = None;
-                    return Ok(Event::opened(descriptor, &choice));
+                    return Ok(self.chosen(descriptor, choice));
                 }
                 self.close_at_gfmd(Some(descriptor), None);
                 // Those that have it are down, and may come back.

@@ -26,10 +26,7 @@ use super::{
     attr::FileId,
     gfm::Fd,
     gfmd::PAUSE_MS_MAX,
-    replica::{
-        Choice,
-        HostId, //
-    },
+    replica::HostId,
     retry::{
         AtGfmd,
         AtGfsd,
@@ -95,9 +92,10 @@ pub enum Event {
     Start,
     /// gfmd has opened it; the best gfsd, if any has it.
     Opened(Descriptor, Option<HostId>),
-    /// gfmd has opened it, and all gfsds that have it have refused the user with this error since
-    /// the reads began to fail ([`Choice::refusal`](super::replica::Choice::refusal)).
-    AllRefuse(Descriptor, Errno),
+    /// gfmd has opened it, and all gfsds that it names have refused the user with this error since
+    /// the reads began to fail ([`Choice::refusal`](super::replica::Choice::refusal)). It names
+    /// those that it has a connection to.
+    AllRefuse(Descriptor, Errno, Failure),
     /// gfmd has answered with an error, or not at all.
     GfmdFailed(Failure),
     /// gfmd is connected again, as [`Effect::AwaitGfmd`] asks for.
@@ -129,16 +127,6 @@ pub enum Event {
     Close,
 }
 
-impl Event {
-    /// Returns what gfmd has opened, with the gfsd to read it from.
-    pub fn opened(descriptor: Descriptor, choice: &Choice) -> Self {
-        match choice.refusal() {
-            Some(errno) => Self::AllRefuse(descriptor, errno),
-            None => Self::Opened(descriptor, choice.get()),
-        }
-    }
-}
-
 /// The action of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -167,13 +155,21 @@ pub enum Effect {
     Release(Option<Descriptor>),
 }
 
+/// A gfsd that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Failed {
+    host: HostId,
+    /// The user was refused; if not, the gfsd may work again.
+    has_refused: bool,
+}
+
 /// An open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     state: State,
     descriptor: Option<Descriptor>,
     /// The gfsds that have failed since the last progress, the last one first.
-    failed: [Option<HostId>; FAILED_MAX],
+    failed: [Option<Failed>; FAILED_MAX],
     /// The time of the first failure since the last progress.
     since_ms: Option<u64>,
     backoff: Backoff,
@@ -215,7 +211,8 @@ impl OpenFile {
 
     /// Returns whether a gfsd has failed since the last progress: another one is preferred.
     pub fn has_failed(&self, host: HostId) -> bool {
-        self.failed.contains(&Some(host))
+        let mut failed = self.failed.iter().flatten();
+        failed.any(|failed| failed.host == host)
     }
 
     /// Returns the time of the first failure since the last progress, in milliseconds.
@@ -223,16 +220,19 @@ impl OpenFile {
         self.since_ms
     }
 
-    /// Takes note that a gfsd has failed.
-    fn blame(&mut self, host: HostId) {
-        let is_place = |known: &Option<HostId>| known.is_none_or(|known| known == host);
+    /// Takes note that a gfsd has failed. Those that may work again are remembered longer than
+    /// those that have refused the user, of which [`Health`](super::replica::Health) knows.
+    fn blame(&mut self, host: HostId, has_refused: bool) {
+        let is_place = |known: &Option<Failed>| known.is_none_or(|known| known.host == host);
+        let refused = |known: &Option<Failed>| known.is_some_and(|known| known.has_refused);
         let place = self.failed.iter().position(is_place);
+        let place = place.or_else(|| self.failed.iter().rposition(refused));
         let place = place.unwrap_or(FAILED_MAX.saturating_sub(1));
         if let Some(later) = self.failed.get_mut(..=place) {
             later.rotate_right(1);
         }
         let [first, ..] = &mut self.failed;
-        *first = Some(host);
+        *first = Some(Failed { host, has_refused });
     }
 
     /// Handles an event: changes the state and returns what to do.
@@ -250,9 +250,9 @@ impl OpenFile {
             (State::Waiting, Event::Timer) | (State::AwaitingGfmd, Event::GfmdReady) => self.open(),
             (State::Ready(_), Event::Outdated(failure)) => self.again(&failure),
             (State::Opening, Event::Opened(descriptor, host)) => self.opened(descriptor, host),
-            (State::Opening, Event::AllRefuse(descriptor, errno)) => {
+            (State::Opening, Event::AllRefuse(descriptor, errno, failure)) => {
                 self.descriptor = Some(descriptor);
-                self.fail(errno)
+                self.all_refuse(errno, &failure)
             }
             (State::Opening, Event::GfmdFailed(failure)) => self.gfmd_failed(&failure),
             (State::Opening | State::AwaitingGfmd, Event::GfmdGivenUp(errno)) => self.fail(errno),
@@ -330,10 +330,21 @@ impl OpenFile {
         }
     }
 
+    /// All gfsds that gfmd names have refused the user. One that has failed otherwise, and that
+    /// gfmd does not name while it is restarted, may come back.
+    fn all_refuse(&mut self, errno: Errno, failure: &Failure) -> Effect {
+        let mut failed = self.failed.iter().flatten();
+        if failed.all(|failed| failed.has_refused) || !self.may_wait(failure) {
+            return self.fail(errno);
+        }
+        self.again(failure)
+    }
+
     fn other_replica(&mut self, host: HostId, failure: &Failure) -> Effect {
         let is_known = self.has_failed(host);
-        self.blame(host);
-        if failure.fault.refusal().is_some() && !is_known && self.may_wait(failure) {
+        let has_refused = failure.fault.refusal().is_some();
+        self.blame(host, has_refused);
+        if has_refused && !is_known && self.may_wait(failure) {
             // It will not come back, so another one is asked without a pause.
             return self.open();
         }

@@ -73,7 +73,7 @@ impl Choice {
         }
     }
 
-    /// Returns the error if all have refused the user: nothing is left to be waited for.
+    /// Returns the error if all have refused the user.
     pub fn refusal(&self) -> Option<Errno> {
         self.best.and_then(|(rank, _)| rank.refusal)
     }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Takes note of a gfsd that has not done what it was asked for.
+//! Takes note of gfsds that have not done what they were asked for.
 
 use super::Reader;
 use crate::{
     net::setup::Trouble,
     proto::{
         error::GfarmError,
-        open_file::Event,
+        open_file::{
+            Descriptor,
+            Event, //
+        },
+        replica::Choice,
         request::Server,
         retry::{
             Fault,
@@ -17,6 +21,16 @@ use crate::{
 };
 
 impl Reader {
+    /// Returns what the machine is told of the gfsds that gfmd has named with a descriptor.
+    pub(super) fn chosen(&mut self, descriptor: Descriptor, choice: Choice) -> Event {
+        let Some(errno) = choice.refusal() else {
+            self.reason = None;
+            return Event::Opened(descriptor, choice.get());
+        };
+        let down = Fault::Server(GfarmError::NO_FILESYSTEM_NODE);
+        Event::AllRefuse(descriptor, errno, self.client.setup().failure(down))
+    }
+
     /// Returns what the machine is told of a request to the gfsd that has failed.
     pub(super) fn gfsd_failed(&mut self, request: GfsdRequest, trouble: Trouble) -> Event {
         let setup = self.client.setup();

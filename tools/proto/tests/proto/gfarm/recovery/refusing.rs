@@ -6,6 +6,7 @@ use ferro_proto::errno::Errno;
 use proto::gfarm::{
     attr::ReplicaHost,
     auth::AuthError,
+    error::GfarmError,
     gfmd::{
         self,
         Gfmd, //
@@ -45,6 +46,8 @@ enum Does {
     Refuse,
     /// It is silent.
     Hang,
+    /// It is not there, and gfmd, to which it has no connection, does not name it.
+    Restart,
 }
 
 /// Gfsds that all have a file, and the mount that knows them.
@@ -75,7 +78,10 @@ impl Hosts {
             is_available: true,
             has_load: true,
         };
-        for (n, (_, health)) in self.hosts.iter().enumerate() {
+        for (n, (does, health)) in self.hosts.iter().enumerate() {
+            if *does == Does::Restart {
+                continue;
+            }
             let host = HostId(n as u32);
             let mut rank = Rank::new(&told, true);
             rank.is_suspect = health.is_suspect(self.now_ms);
@@ -88,13 +94,31 @@ impl Hosts {
 
     /// Opens the file, and returns the gfsd that reads it, or the error.
     fn open(&mut self, file: &mut OpenFile) -> Result<HostId, Errno> {
+        let effect = file.step(Event::Start);
+        self.carry_out(file, effect, |_| {})
+    }
+
+    /// Does so from an effect on. `changes` is called before gfmd is asked.
+    fn carry_out(
+        &mut self,
+        file: &mut OpenFile,
+        mut effect: Effect,
+        mut changes: impl FnMut(&mut Self),
+    ) -> Result<HostId, Errno> {
         let fd = descriptor(3, 1);
-        let mut effect = file.step(Event::Start);
         loop {
             let event = match effect {
                 Effect::Open(_) => {
+                    changes(self);
                     let random: u32 = self.asked.iter().sum();
-                    Event::opened(fd, &self.choose(file, random))
+                    let choice = self.choose(file, random);
+                    match choice.refusal() {
+                        Some(errno) => {
+                            let down = Fault::Server(GfarmError::NO_FILESYSTEM_NODE);
+                            Event::AllRefuse(fd, errno, failure(down, self.now_ms))
+                        }
+                        None => Event::Opened(fd, choice.get()),
+                    }
                 }
                 Effect::Connect(HostId(n)) => {
                     let (does, health) = &mut self.hosts[n as usize];
@@ -102,7 +126,7 @@ impl Hosts {
                     let fault = match does {
                         Does::Work => return Ok(HostId(n)),
                         Does::Refuse => refused(AuthError::Denied),
-                        Does::Hang => Fault::TimedOut,
+                        Does::Hang | Does::Restart => Fault::TimedOut,
                     };
                     let failure = failure(fault, self.now_ms);
                     self.now_ms += 1;
@@ -172,6 +196,34 @@ fn one_that_is_only_down_is_waited_for() {
         assert!(hosts.now_ms >= 1000 + TIMEOUT_MS);
         hosts.hosts[down].0 = Does::Work;
         assert_eq!(hosts.open(&mut file), Ok(HostId(down as u32)));
+    }
+}
+
+#[test]
+fn one_that_is_restarted_is_waited_for_although_the_others_refuse() {
+    for others in [1, 3, 4, 9] {
+        for takes_ms in [6_000, TIMEOUT_MS * 2] {
+            let mut does = vec![Does::Refuse; others];
+            does.insert(0, Does::Restart);
+            let (mut hosts, mut file) = (Hosts::new(&does), OpenFile::NEW);
+            file.step(Event::Start);
+            file.step(Event::Opened(descriptor(3, 1), Some(HostId(0))));
+            let since_ms = hosts.now_ms;
+            hosts.hosts[0].1.failed(since_ms, None);
+            let lost = failure(Fault::Disconnected, since_ms);
+            let effect = file.step(Event::GfsdFailed(GfsdRequest::Connect, lost));
+            let got = hosts.carry_out(&mut file, effect, |hosts| {
+                if hosts.now_ms > since_ms + takes_ms {
+                    hosts.hosts[0].0 = Does::Work;
+                }
+            });
+            if takes_ms < TIMEOUT_MS {
+                assert_eq!(got, Ok(HostId(0)), "{others} others");
+                continue;
+            }
+            assert_eq!(got, Err(refused(AuthError::Denied).errno()));
+            assert!(hosts.now_ms >= since_ms + TIMEOUT_MS);
+        }
     }
 }
 
