@@ -65,6 +65,7 @@ use crate::proto::{
     },
     options::Options,
     replica::{
+        Connecting,
         Health,
         HostId,
         Rank, //
@@ -182,9 +183,12 @@ impl Hosts {
             return None;
         }
         let mut rank = Rank::new(told, !host.is_near.load(Ordering::Relaxed));
-        let health = host.state.lock().health;
-        rank.is_suspect = health.is_suspect(self.setup.now_ms());
-        rank.refusal = health.refusal_since(since_ms);
+        let is_sound = |pooled: &Pooled| !pooled.connection.is_broken();
+        let (health, is_connected) = {
+            let state = host.state.lock();
+            (state.health, state.pool.iter().any(is_sound))
+        };
+        rank.note(&health, is_connected, since_ms, self.setup.now_ms());
         Some((host.id, rank))
     }
 
@@ -306,7 +310,7 @@ impl Host {
     ) -> Result<Arc<Connection>, Trouble> {
         let interrupts = setup.interrupts();
         loop {
-            match self.choose() {
+            match self.choose(setup.now_ms()) {
                 Choice::Take(connection) => return Ok(connection),
                 Choice::Make => return self.make(setup, process, epoch),
                 Choice::Wait => {
@@ -325,17 +329,19 @@ impl Host {
         }
     }
 
-    fn choose(&self) -> Choice {
+    fn choose(&self, now_ms: u64) -> Choice {
         self.drop_broken();
         let mut state = self.state.lock();
         let has_room = state.pool.len().saturating_add(state.making) < state.pool.capacity();
+        let health = state.health;
         let least = state.pool.iter_mut().min_by_key(|pooled| pooled.users);
-        match least {
-            Some(pooled) if pooled.users == 0 || !has_room => {
+        let users = least.as_ref().map(|pooled| pooled.users);
+        match (health.connecting(users, has_room, now_ms), least) {
+            (Connecting::Take, Some(pooled)) => {
                 pooled.users = pooled.users.saturating_add(1);
                 Choice::Take(pooled.connection.clone())
             }
-            _ if has_room => {
+            (Connecting::Make, _) => {
                 state.making = state.making.saturating_add(1);
                 Choice::Make
             }

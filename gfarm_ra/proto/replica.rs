@@ -42,6 +42,19 @@ impl Rank {
             load: if host.has_load { load } else { u32::MAX },
         }
     }
+
+    /// Takes note of what is known of the gfsd, for a read that fails since `since_ms`. A refusal
+    /// does not count while there is a connection that works, as other files read by it.
+    pub fn note(
+        &mut self,
+        health: &Health,
+        is_connected: bool,
+        since_ms: Option<u64>,
+        now_ms: u64,
+    ) {
+        self.is_suspect = health.is_suspect(now_ms);
+        self.refusal = health.refusal_since(since_ms).filter(|_| !is_connected);
+    }
 }
 
 /// The best of the gfsds that were offered.
@@ -87,6 +100,17 @@ impl Choice {
 /// The delay before a gfsd that does not work is tried first again, in milliseconds.
 const SUSPECT_MS: u64 = 10_000;
 
+/// The connection to a gfsd that a file gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connecting {
+    /// The one that the fewest files use.
+    Take,
+    /// A new one.
+    Make,
+    /// The first one that is made or given back.
+    Wait,
+}
+
 /// Whether a gfsd works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Health {
@@ -121,6 +145,23 @@ impl Health {
         since_ms
             .filter(|since_ms| *since_ms <= at_ms)
             .map(|_| errno)
+    }
+
+    /// Returns whether it has refused the user a moment ago.
+    pub fn is_refusing(&self, now_ms: u64) -> bool {
+        self.refusal
+            .is_some_and(|(at_ms, _)| now_ms < at_ms.saturating_add(SUSPECT_MS))
+    }
+
+    /// Decides which connection a file gets. `users` is the number of files that use the one which
+    /// the fewest use, if there is one; `has_room` tells whether another one may be made. Where
+    /// the gfsd refuses the user none is made as long as one is left from before.
+    pub fn connecting(&self, users: Option<u32>, has_room: bool, now_ms: u64) -> Connecting {
+        match users {
+            Some(users) if users == 0 || !has_room || self.is_refusing(now_ms) => Connecting::Take,
+            _ if has_room => Connecting::Make,
+            _ => Connecting::Wait,
+        }
     }
 
     /// Returns whether another gfsd is preferred at `now_ms`.

@@ -18,6 +18,7 @@ use proto::gfarm::{
     },
     replica::{
         Choice,
+        Connecting,
         Health,
         HostId,
         Rank, //
@@ -54,6 +55,8 @@ enum Does {
 struct Hosts {
     hosts: Vec<(Does, Health)>,
     now_ms: u64,
+    /// There is a connection to each that works.
+    is_connected: bool,
     /// How often each was asked.
     asked: Vec<u32>,
 }
@@ -63,6 +66,7 @@ impl Hosts {
         Self {
             hosts: does.iter().map(|does| (*does, Health::default())).collect(),
             now_ms: 1000,
+            is_connected: false,
             asked: vec![0; does.len()],
         }
     }
@@ -84,9 +88,8 @@ impl Hosts {
             }
             let host = HostId(n as u32);
             let mut rank = Rank::new(&told, true);
-            rank.is_suspect = health.is_suspect(self.now_ms);
-            rank.has_failed = file.has_failed(host);
-            rank.refusal = health.refusal_since(file.since_ms());
+            rank.note(health, self.is_connected, file.since_ms(), self.now_ms);
+            rank.has_failed |= file.has_failed(host);
             choice.offer(host, rank, random.wrapping_mul(n as u32));
         }
         choice
@@ -242,6 +245,53 @@ fn one_that_takes_the_key_again_has_not_refused() {
     assert_eq!(health.refusal_since(Some(10)), Some(errno));
     health.accepted();
     assert_eq!(health.refusal_since(Some(10)), None);
+}
+
+#[test]
+fn a_gfsd_that_refuses_the_key_is_read_by_a_connection_from_before() {
+    let mut hosts = Hosts::new(&[Does::Refuse]);
+    let mut file = OpenFile::NEW;
+    hosts.is_connected = true;
+    // A second one is made, in vain: it is busy with another file.
+    let effect = file.step(Event::Start);
+    let got = hosts.carry_out(&mut file, effect, |hosts| {
+        let (does, health) = &mut hosts.hosts[0];
+        let now_ms = hosts.now_ms;
+        match health.connecting(Some(1), true, now_ms) {
+            Connecting::Take => *does = Does::Work,
+            connecting => assert_eq!(connecting, Connecting::Make),
+        }
+    });
+    assert_eq!((got, &hosts.asked[..]), (Ok(HostId(0)), &[2][..]));
+}
+
+#[test]
+fn a_file_gets_a_connection_of_its_own_if_one_can_be_made() {
+    use Connecting::{
+        Make,
+        Take,
+        Wait, //
+    };
+    let (fine, mut refuses) = (Health::default(), Health::default());
+    refuses.failed(1000, Some(refused(AuthError::Denied).errno()));
+    for (users, has_room, expected, if_refused) in [
+        (None, true, Make, Make),
+        (None, false, Wait, Wait),
+        (Some(0), true, Take, Take),
+        (Some(0), false, Take, Take),
+        (Some(1), true, Make, Take),
+        (Some(1), false, Take, Take),
+    ] {
+        assert_eq!(fine.connecting(users, has_room, 1000), expected);
+        assert_eq!(refuses.connecting(users, has_room, 10_999), if_refused);
+        assert_eq!(
+            refuses.connecting(users, has_room, 11_000),
+            expected,
+            "of long ago"
+        );
+    }
+    refuses.accepted();
+    assert_eq!(refuses.connecting(Some(1), true, 1000), Make);
 }
 
 /// gfmd is connected again, after the process was left for `fault`.
