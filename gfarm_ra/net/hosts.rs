@@ -35,6 +35,7 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicBool,
+            AtomicU32,
             Ordering, //
         },
         WaitQueue, //
@@ -125,6 +126,8 @@ pub(super) struct Hosts {
     queue: Arc<WorkQueue>,
     #[pin]
     known: Mutex<KVVec<Arc<Host>>>,
+    /// The number of changes of the key for which refusals were forgotten.
+    key_changes: AtomicU32,
     /// The time at which unused connections are looked at, in milliseconds.
     #[pin]
     looks_at_ms: SpinLock<Option<u64>>,
@@ -151,6 +154,7 @@ impl Hosts {
                 setup: setup.clone(),
                 queue,
                 known <- new_mutex!(KVVec::new(), "Hosts::known"),
+                key_changes: AtomicU32::new(0),
                 looks_at_ms <- new_spinlock!(None, "Hosts::looks_at_ms"),
                 idle <- new_delayed_work!("Hosts::idle"),
             }),
@@ -178,6 +182,7 @@ impl Hosts {
             None if known.len() >= HOSTS_MAX => return None,
             None => memory::without_io(|| self.add(&mut known, told)).ok()?,
         };
+        self.look_at_key(&known);
         drop(known);
         if !host.is_reachable {
             return None;
@@ -190,6 +195,16 @@ impl Hosts {
         };
         rank.note(&health, is_connected, since_ms, self.setup.now_ms());
         Some((host.id, rank))
+    }
+
+    /// Forgets what was refused to another key.
+    fn look_at_key(&self, known: &[Arc<Host>]) {
+        let changes = self.setup.key.changes();
+        if self.key_changes.swap(changes, Ordering::Relaxed) != changes {
+            for host in known {
+                host.state.lock().health.accepted();
+            }
+        }
     }
 
     fn add(&self, known: &mut KVVec<Arc<Host>>, told: &ReplicaHost<'_>) -> Result<Arc<Host>> {

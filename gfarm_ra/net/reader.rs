@@ -290,7 +290,7 @@ impl Reader {
                 Part::Count(count) => hosts = count,
                 Part::Host(told) => {
                     if let Some((host, mut rank)) = client.hosts().rank(&told, since_ms) {
-                        rank.has_failed = self.machine.has_failed(host);
+                        rank.has_failed |= self.machine.has_failed(host);
                         choice.offer(host, rank, random_number());
                     }
                 }

@@ -37,6 +37,8 @@ pub(crate) struct UserKey {
     key: SpinLock<Arc<keyring::Key>>,
     /// The expiry of the key that was read last, in seconds since 1970.
     expire_s: AtomicU32,
+    /// The number of other keys that were read, or given, since the first one.
+    changes: AtomicU32,
     /// The end of the key of which the log has said that it expires soon, in seconds since 1970.
     warned_s: AtomicU32,
 }
@@ -46,6 +48,7 @@ impl UserKey {
         pin_init!(Self {
             key <- new_spinlock!(key, "UserKey::key"),
             expire_s: AtomicU32::new(u32::MAX),
+            changes: AtomicU32::new(0),
             warned_s: AtomicU32::new(0),
         })
     }
@@ -60,7 +63,9 @@ impl UserKey {
         let key = self.key.lock().clone();
         let is_key = key.read(|line| shared.read(line))?;
         is_key.map_err(|_| EKEYREJECTED)?;
-        self.expire_s.store(shared.expire, Relaxed);
+        if self.expire_s.swap(shared.expire, Relaxed) != shared.expire {
+            self.changes.fetch_add(1, Relaxed);
+        }
         Ok(with(&shared))
     }
 
@@ -73,7 +78,14 @@ impl UserKey {
         let before = core::mem::replace(&mut *self.key.lock(), key);
         // Not under the lock: this may be the last reference.
         drop(before);
+        self.changes.fetch_add(1, Relaxed);
         self.with(|_| ())
+    }
+
+    /// Returns the number of changes of the key. One that is renewed in its place, with another
+    /// end, is seen by the login that reads it.
+    pub(super) fn changes(&self) -> u32 {
+        self.changes.load(Relaxed)
     }
 
     /// Returns the seconds until the key expires that was read last.

@@ -26,7 +26,10 @@ use super::{
     attr::FileId,
     gfm::Fd,
     gfmd::PAUSE_MS_MAX,
-    replica::HostId,
+    replica::{
+        AllRefuse,
+        HostId, //
+    },
     retry::{
         AtGfmd,
         AtGfsd,
@@ -92,10 +95,10 @@ pub enum Event {
     Start,
     /// gfmd has opened it; the best gfsd, if any has it.
     Opened(Descriptor, Option<HostId>),
-    /// gfmd has opened it, and all gfsds that it names have refused the user with this error since
-    /// the reads began to fail ([`Choice::refusal`](super::replica::Choice::refusal)). It names
+    /// gfmd has opened it, and all gfsds that it names have refused the user since the reads began
+    /// to fail ([`Choice::refusal`](super::replica::Choice::refusal)). It names
     /// those that it has a connection to.
-    AllRefuse(Descriptor, Errno, Failure),
+    AllRefuse(Descriptor, AllRefuse, Failure),
     /// gfmd has answered with an error, or not at all.
     GfmdFailed(Failure),
     /// gfmd is connected again, as [`Effect::AwaitGfmd`] asks for.
@@ -250,9 +253,8 @@ impl OpenFile {
             (State::Waiting, Event::Timer) | (State::AwaitingGfmd, Event::GfmdReady) => self.open(),
             (State::Ready(_), Event::Outdated(failure)) => self.again(&failure),
             (State::Opening, Event::Opened(descriptor, host)) => self.opened(descriptor, host),
-            (State::Opening, Event::AllRefuse(descriptor, errno, failure)) => {
-                self.descriptor = Some(descriptor);
-                self.all_refuse(errno, &failure)
+            (State::Opening, Event::AllRefuse(descriptor, refusal, failure)) => {
+                self.all_refuse(descriptor, refusal, &failure)
             }
             (State::Opening, Event::GfmdFailed(failure)) => self.gfmd_failed(&failure),
             (State::Opening | State::AwaitingGfmd, Event::GfmdGivenUp(errno)) => self.fail(errno),
@@ -332,12 +334,16 @@ impl OpenFile {
 
     /// All gfsds that gfmd names have refused the user. One that has failed otherwise, and that
     /// gfmd does not name while it is restarted, may come back.
-    fn all_refuse(&mut self, errno: Errno, failure: &Failure) -> Effect {
+    fn all_refuse(&mut self, opened: Descriptor, refusal: AllRefuse, failure: &Failure) -> Effect {
+        self.descriptor = Some(opened);
         let mut failed = self.failed.iter().flatten();
         if failed.all(|failed| failed.has_refused) || !self.may_wait(failure) {
-            return self.fail(errno);
+            return self.fail(refusal.errno);
         }
-        self.again(failure)
+        match refusal.may_accept {
+            Some(host) => self.opened(opened, Some(host)),
+            None => self.again(failure),
+        }
     }
 
     fn other_replica(&mut self, host: HostId, failure: &Failure) -> Effect {
@@ -345,7 +351,7 @@ impl OpenFile {
         let has_refused = failure.fault.refusal().is_some();
         self.blame(host, has_refused);
         if has_refused && !is_known && self.may_wait(failure) {
-            // It will not come back, so another one is asked without a pause.
+            // It will not do what it can later, so another one is asked without a pause.
             return self.open();
         }
         self.again(failure)

@@ -13,10 +13,11 @@ pub struct HostId(pub u32);
 /// The rank of a gfsd; the smaller one is preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    /// The error with which it has refused the user since this read has begun to fail: each other
-    /// one is preferred.
-    pub refusal: Option<Errno>,
-    /// The last read of this file from it failed.
+    /// The user was refused a moment ago, since this read has begun to fail: each other gfsd is
+    /// preferred.
+    is_refusing: bool,
+    /// The last read of this file from it failed, or it has refused the user before that: the key
+    /// may be another one by now.
     pub has_failed: bool,
     /// The gfsd does not work for other files either.
     pub is_suspect: bool,
@@ -26,6 +27,8 @@ pub struct Rank {
     pub is_remote: bool,
     /// The load of a CPU, times 2048.
     load: u32,
+    /// The error with which it has refused the user since this read has begun to fail.
+    refusal: Option<Errno>,
 }
 
 impl Rank {
@@ -33,13 +36,14 @@ impl Rank {
     pub fn new(host: &ReplicaHost<'_>, is_remote: bool) -> Self {
         let load = host.load.checked_div(host.ncpu).unwrap_or(host.load);
         Self {
-            refusal: None,
+            is_refusing: false,
             has_failed: false,
             is_suspect: false,
             is_down: !host.is_available,
             is_remote,
             // An unknown load is a high one.
             load: if host.has_load { load } else { u32::MAX },
+            refusal: None,
         }
     }
 
@@ -54,13 +58,26 @@ impl Rank {
     ) {
         self.is_suspect = health.is_suspect(now_ms);
         self.refusal = health.refusal_since(since_ms).filter(|_| !is_connected);
+        self.has_failed = self.refusal.is_some();
+        self.is_refusing = self.has_failed && health.is_refusing(now_ms);
     }
+}
+
+/// All gfsds that were offered have refused the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllRefuse {
+    /// The error of the best one.
+    pub errno: Errno,
+    /// The best one, if it was not asked a moment ago.
+    pub may_accept: Option<HostId>,
 }
 
 /// The best of the gfsds that were offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Choice {
     best: Option<(Rank, HostId)>,
+    /// One was offered that has not refused the user.
+    has_other: bool,
     /// The number of gfsds with the rank of the best one.
     equals: u32,
 }
@@ -69,12 +86,14 @@ impl Choice {
     /// No gfsd was offered.
     pub const NONE: Self = Self {
         best: None,
+        has_other: false,
         equals: 0,
     };
 
     /// Offers a gfsd. Each of several with the best rank is chosen with the same probability, by
     /// any number `random`: gfmd's loads are minutes old, and many clients see the same ones.
     pub fn offer(&mut self, host: HostId, rank: Rank, random: u32) {
+        self.has_other |= rank.refusal.is_none();
         let order = self.best.map(|(best, _)| rank.cmp(&best));
         match order {
             Some(core::cmp::Ordering::Greater) => return,
@@ -86,9 +105,14 @@ impl Choice {
         }
     }
 
-    /// Returns the error if all have refused the user.
-    pub fn refusal(&self) -> Option<Errno> {
-        self.best.and_then(|(rank, _)| rank.refusal)
+    /// Returns what is left if all have refused the user since the read has begun to fail, however
+    /// long ago that was.
+    pub fn refusal(&self) -> Option<AllRefuse> {
+        let (rank, host) = self.best.filter(|_| !self.has_other)?;
+        rank.refusal.map(|errno| AllRefuse {
+            errno,
+            may_accept: (!rank.is_refusing).then_some(host),
+        })
     }
 
     /// Returns the best one.
@@ -128,7 +152,7 @@ impl Health {
         self.refusal = refusal.map(|errno| (now_ms, errno)).or(self.refusal);
     }
 
-    /// The user was accepted.
+    /// The user was accepted, or has another key.
     pub fn accepted(&mut self) {
         self.refusal = None;
     }

@@ -23,12 +23,12 @@ use crate::{
 impl Reader {
     /// Returns what the machine is told of the gfsds that gfmd has named with a descriptor.
     pub(super) fn chosen(&mut self, descriptor: Descriptor, choice: Choice) -> Event {
-        let Some(errno) = choice.refusal() else {
+        let Some(refusal) = choice.refusal() else {
             self.reason = None;
             return Event::Opened(descriptor, choice.get());
         };
         let down = Fault::Server(GfarmError::NO_FILESYSTEM_NODE);
-        Event::AllRefuse(descriptor, errno, self.client.setup().failure(down))
+        Event::AllRefuse(descriptor, refusal, self.client.setup().failure(down))
     }
 
     /// Returns what the machine is told of a request to the gfsd that has failed.

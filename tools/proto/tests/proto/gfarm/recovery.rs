@@ -460,10 +460,12 @@ fn the_best_gfsd_is_chosen() {
     let loaded = Rank::new(&host(true, true, 2048, 2), true);
     let unknown = Rank::new(&host(true, false, 0, 1), true);
     let down = Rank::new(&host(false, true, 0, 0), false);
-    let (mut suspect, mut failed, mut refuses) = (local, local, local);
+    let (mut suspect, mut failed, mut refuses, mut health) =
+        (local, local, local, Health::default());
     suspect.is_suspect = true;
     failed.has_failed = true;
-    refuses.refusal = Some(Errno::EACCES);
+    health.failed(0, Some(Errno::EACCES));
+    refuses.note(&health, false, Some(0), 0);
     let order = [local, idle, loaded, unknown, down, suspect, failed, refuses];
     assert!(order.is_sorted());
     assert_eq!(Choice::NONE.get(), None);
