@@ -146,6 +146,7 @@ impl Reader {
         loop {
             match self.machine.state() {
                 Phase::Connecting(_) => {
+                    self.machine.begin_anew();
                     self.was_opened = true;
                     return Ok(());
                 }

@@ -288,8 +288,9 @@ impl OpenFile {
         }
     }
 
-    /// Forgets earlier failures.
-    fn begin_anew(&mut self) {
+    /// Forgets earlier failures: a read has made progress or begins, or the user has the file open,
+    /// who may read it much later.
+    pub fn begin_anew(&mut self) {
         self.failed = [None; FAILED_MAX];
         self.since_ms = None;
         self.backoff.reset();

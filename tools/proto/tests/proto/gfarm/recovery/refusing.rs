@@ -323,6 +323,39 @@ fn a_file_gets_a_connection_of_its_own_if_one_can_be_made() {
     assert_eq!(refuses.connecting(Some(1), true, 1000), Make);
 }
 
+/// A file that was opened, for which gfmd had to be asked twice, and that was not read yet.
+fn opened_late() -> OpenFile {
+    let mut file = OpenFile::NEW;
+    file.step(Event::Start);
+    file.step(Event::GfmdFailed(failure(server(105), 1000)));
+    let effect = file.step(Event::Opened(descriptor(3, 1), Some(HostId(0))));
+    assert_eq!(effect, Effect::Connect(HostId(0)));
+    // open(2) has succeeded.
+    file.begin_anew();
+    file
+}
+
+#[test]
+fn the_first_read_has_its_time_however_late_it_comes() {
+    let (mut hosts, mut file) = (Hosts::new(&[Does::Hang, Does::Work]), opened_late());
+    hosts.now_ms += 2 * TIMEOUT_MS;
+    let got = hosts.carry_out(&mut file, Effect::Connect(HostId(0)), |_| {});
+    assert_eq!(got, Ok(HostId(1)));
+}
+
+#[test]
+fn what_was_refused_between_open_and_read_does_not_end_the_read() {
+    let (mut hosts, mut file) = (Hosts::new(&[Does::Work]), opened_late());
+    hosts.now_ms += 10_000;
+    let errno = refused(AuthError::Expired).refusal();
+    hosts.hosts[0].1.failed(hosts.now_ms, errno);
+    hosts.now_ms += 3_600_000;
+    // gfmd was restarted: the file is opened in its new process.
+    let effect = file.step(Event::Connected { epoch: 2 });
+    let got = hosts.carry_out(&mut file, effect, |_| {});
+    assert_eq!(got, Ok(HostId(0)));
+}
+
 /// gfmd is connected again, after the process was left for `fault`.
 fn connect_again(gfmd: &mut Gfmd, fault: Fault, now_ms: u64) {
     assert!(matches!(
