@@ -146,6 +146,7 @@ struct HeldFolios<'a> {
     pages: &'a dyn PageCache,
     sums: Option<&'a Sums>,
     folios: &'a mut Folios,
+    admitted: &'a Admitted,
 }
 
 impl HeldPages for HeldFolios<'_> {
@@ -156,6 +157,10 @@ impl HeldPages for HeldFolios<'_> {
     fn take(&mut self, wanted: &Wanted) -> Option<(PageSet, u64)> {
         self.folios.clear();
         self.pages.cached(wanted, self.folios)
+    }
+
+    fn pay(&mut self, pages: PageSet) -> Result<(), Answer> {
+        self.admitted.pay(len_bytes(pages))
     }
 
     fn damaged(&mut self, wanted: &Wanted) -> PageSet {
@@ -230,16 +235,10 @@ impl<I: Incoming> Responder<I> {
             pages,
             sums: self.sums(),
             folios: &mut sender.folios,
+            admitted,
         };
         let (longest, verify) = (self.endpoint.longest(), self.verify());
-        let decision = match serve_sound(request, awaited.pages, longest, verify, &mut held) {
-            Serve::Send(held) => match admitted.pay(len_bytes(held)) {
-                Ok(()) => Serve::Send(held),
-                Err(answer) => Serve::Say(answer),
-            },
-            other => other,
-        };
-        match decision {
+        match serve_sound(request, awaited.pages, longest, verify, &mut held) {
             Serve::Say(answer) => {
                 self.rest(sender);
                 Served::Answer(answer, 0)

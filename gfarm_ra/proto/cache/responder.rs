@@ -196,6 +196,9 @@ pub trait HeldPages {
     /// the content is not what is cached.
     fn take(&mut self, wanted: &Wanted) -> Option<(PageSet, u64)>;
 
+    /// Counts pages that are about to be sent; returns the answer if too much was sent lately.
+    fn pay(&mut self, pages: PageSet) -> Result<(), Answer>;
+
     /// Compares pages, which were taken, with their sums, as far as these are known. Returns those
     /// that are damaged.
     fn damaged(&mut self, wanted: &Wanted) -> PageSet;
@@ -224,7 +227,7 @@ pub fn serve_sound(
         // No page will have a sum, so none is waited for.
         return serve(request, None, longest);
     }
-    let mut left = wanted.pages();
+    let (mut left, mut paid) = (wanted.pages(), PageSet::EMPTY);
     loop {
         if wants_sums {
             left = wanted.part(left).map_or(left, |part| pages.known(&part));
@@ -243,6 +246,11 @@ pub fn serve_sound(
         let Serve::Send(held) = decision else {
             return decision;
         };
+        // A node that is not given anything now has nothing compared.
+        if let Err(answer) = pages.pay(held.difference(paid)) {
+            return Serve::Say(answer);
+        }
+        paid = paid.union(held);
         let Some(compared) = wanted.part(held).filter(|_| verify >= Verify::Given) else {
             return decision;
         };

@@ -2,8 +2,6 @@
 
 //! Which requests are served: the order of the checks, and what each of them refuses.
 
-mod sound;
-
 use proto::gfarm::cache::{
     address::Group,
     excluded::Excluded,

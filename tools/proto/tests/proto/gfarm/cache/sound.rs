@@ -35,6 +35,9 @@ use super::{
     },
 };
 
+/// The answer where too much was sent lately.
+const BUSY: Answer = Answer::Busy { wait_ms: 7 };
+
 /// A request for the pages 0 to 7 and 255, with or without their sums.
 fn asks(wants_sums: bool) -> Request {
     let honest = request(Role::Holder);
@@ -56,6 +59,9 @@ struct Held {
     /// The pages that were taken last.
     taken: PageSet,
     compared: u32,
+    /// The pages that were paid, and how many may be.
+    paid: PageSet,
+    payable: usize,
 }
 
 impl Held {
@@ -69,10 +75,13 @@ impl Held {
             dropped: PageSet::EMPTY,
             taken: PageSet::EMPTY,
             compared: 0,
+            paid: PageSet::EMPTY,
+            payable: usize::MAX,
         }
     }
 
     fn serve(&mut self, wants_sums: bool, verify: Verify) -> Serve {
+        self.paid = PageSet::EMPTY;
         let fetching = self.fetching;
         serve_sound(&asks(wants_sums), fetching, length(4096), verify, self)
     }
@@ -86,6 +95,15 @@ impl HeldPages for Held {
     fn take(&mut self, wanted: &Wanted) -> Option<(PageSet, u64)> {
         self.taken = self.cached.intersection(wanted.pages());
         Some((self.taken, wanted.size_bytes()))
+    }
+
+    fn pay(&mut self, pages: PageSet) -> Result<(), Answer> {
+        assert!(pages.is_disjoint(self.paid), "once");
+        self.paid = self.paid.union(pages);
+        match self.paid.len() <= self.payable {
+            true => Ok(()),
+            false => Err(BUSY),
+        }
     }
 
     fn damaged(&mut self, wanted: &Wanted) -> PageSet {
@@ -171,6 +189,18 @@ fn a_request_that_is_kept_has_nothing_compared() {
     assert_eq!(held.compared, 1);
 }
 
+#[test]
+fn a_node_that_has_had_its_share_has_nothing_compared() {
+    let (bad, count) = (PageSet::range(6, 2), wanted().pages().len());
+    let mut held = Held::new(bad);
+    held.payable = count - 1;
+    assert_eq!(held.serve(false, Verify::Given), Serve::Say(BUSY));
+    assert_eq!(held.compared, 0);
+    held.payable = count;
+    let good = wanted().pages().difference(bad);
+    assert_eq!(held.serve(false, Verify::Given), Serve::Send(good));
+}
+
 /// A worker of a node, whose sums are those of all workers.
 struct Worker<'t> {
     table: &'t RefCell<SumTable<Vec<Entry>>>,
@@ -194,6 +224,10 @@ impl HeldPages for Worker<'_> {
             meanwhile();
         }
         Some((taken, wanted.size_bytes()))
+    }
+
+    fn pay(&mut self, _pages: PageSet) -> Result<(), Answer> {
+        Ok(())
     }
 
     fn damaged(&mut self, wanted: &Wanted) -> PageSet {
