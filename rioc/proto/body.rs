@@ -11,6 +11,7 @@
 //! after all of them. A block that is read alone is proven by its tag: the CRC of its bytes, and
 //! the stamp of its extent, which no other batch and no other place has.
 
+use seglog::Checksum;
 use zerocopy::{
     little_endian::{
         U32,
@@ -90,16 +91,17 @@ struct Assignment {
 }
 const _: () = assert!(ASSIGNMENT_BYTES == 36);
 
-/// CRC-32C (Castagnoli), which this code takes from its user.
-pub trait Checksum {
-    /// Returns the CRC of `bytes`.
-    fn crc32c(&self, bytes: &[u8]) -> u32;
-}
-
 /// Returns where a block of an extent is, with its tag.
 pub const fn place_of(stored: &Stored, block: u8) -> u64 {
     let skipped = (block as u64).saturating_mul(TAGGED_BYTES as u64);
     stored.place.saturating_add(skipped)
+}
+
+/// Returns the bytes that so many blocks, and so many slots that change, take of a body.
+pub const fn bytes_of(blocks: usize, changes: usize) -> usize {
+    blocks
+        .saturating_mul(TAGGED_BYTES)
+        .saturating_add(changes.saturating_mul(ASSIGNMENT_BYTES))
 }
 
 /// Checks a block that was read, with its tag, from [`place_of`]; returns its CRC and its bytes.
@@ -112,9 +114,21 @@ pub fn block<'a>(
     stored: &Stored,
     crc: &impl Checksum,
 ) -> Result<(u32, &'a [u8]), Malformed> {
+    let (sum, block) = block_unread(bytes, stored)?;
+    let is_right = sum == crc.crc32c(block);
+    is_right.then_some((sum, block)).ok_or(Malformed)
+}
+
+/// Does so with a block whose bytes another CRC has proven, or are proven by who reads them next:
+/// what a client has sent with a wrong CRC stays wrong, and is moved like others.
+///
+/// # Errors
+///
+/// Returns that it is not the block of this extent.
+pub fn block_unread<'a>(bytes: &'a [u8], stored: &Stored) -> Result<(u32, &'a [u8]), Malformed> {
     let bytes = bytes.get(..TAGGED_BYTES).ok_or(Malformed)?;
     let (tag, block) = Tag::ref_from_prefix(bytes).map_err(|_| Malformed)?;
-    let is_right = tag.stamp.get() == stored.stamp && tag.sum.get() == crc.crc32c(block);
+    let is_right = tag.stamp.get() == stored.stamp;
     is_right.then_some((tag.sum.get(), block)).ok_or(Malformed)
 }
 
@@ -135,7 +149,7 @@ pub struct Body<B, C> {
 pub struct Mark(usize);
 
 impl<B: Memory<u8>, C: Memory<u32>> Body<B, C> {
-    /// Begins the body of batch `sequence` at a place of the log, in memory that is zeroes.
+    /// Begins the body of batch `sequence` at a place of the log, in memory of any content.
     /// `changed` has room for the slots.
     pub fn new(to: B, (place, sequence): (u64, u64), changed: C) -> Self {
         Self {
@@ -150,10 +164,7 @@ impl<B: Memory<u8>, C: Memory<u32>> Body<B, C> {
     /// Whether there is room for an operation with so many blocks, and so many slots that change.
     pub fn has_room(&self, blocks: usize, changes: usize) -> bool {
         let slots = self.count.saturating_add(changes);
-        let bytes = self
-            .used
-            .saturating_add(blocks.saturating_mul(TAGGED_BYTES))
-            .saturating_add(slots.saturating_mul(ASSIGNMENT_BYTES));
+        let bytes = self.bytes().saturating_add(bytes_of(blocks, changes));
         bytes <= self.to.as_ref().len() && slots <= self.changed.as_ref().len()
     }
 
@@ -170,6 +181,11 @@ impl<B: Memory<u8>, C: Memory<u32>> Body<B, C> {
             .checked_add(TAGGED_BYTES)
             .filter(|end| *end <= self.used)?;
         self.to.as_ref().get(at..end)
+    }
+
+    /// Returns how many blocks were put since a moment.
+    pub fn blocks_since(&self, mark: Mark) -> usize {
+        self.used.saturating_sub(mark.0) / TAGGED_BYTES
     }
 
     /// Returns this moment. Until something has changed it can go back to it.
@@ -228,9 +244,15 @@ impl<B: Memory<u8>, C: Memory<u32>> Body<B, C> {
         }
     }
 
+    /// Returns how many bytes it has so far.
+    pub fn bytes(&self) -> usize {
+        self.used
+            .saturating_add(self.count.saturating_mul(ASSIGNMENT_BYTES))
+    }
+
     /// Ends the body with the entries of the slots, as they are after all its operations; returns
-    /// the memory, and how many bytes of it are used. `None` if there is too little room.
-    pub fn finish(mut self, entry: impl Fn(u32) -> Entry) -> Option<(B, usize)> {
+    /// how many bytes of its memory are used. `None` if there is too little room.
+    pub fn finish(&mut self, entry: impl Fn(u32) -> Entry) -> Option<usize> {
         let mut used = self.used;
         for slot in self.changed.as_ref().iter().take(self.count) {
             let assignment = Assignment {
@@ -249,7 +271,17 @@ impl<B: Memory<u8>, C: Memory<u32>> Body<B, C> {
             reserved: U32::ZERO,
         };
         head.write_to_prefix(self.to.as_mut()).ok()?;
-        Some((self.to, used))
+        Some(used)
+    }
+
+    /// Returns its memory, as it is.
+    pub fn memory(&mut self) -> &mut B {
+        &mut self.to
+    }
+
+    /// Ends its life; returns its memory.
+    pub fn take(self) -> (B, C) {
+        (self.to, self.changed)
     }
 }
 

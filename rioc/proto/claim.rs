@@ -12,9 +12,7 @@
 //! at any moment, with its client or by an administrator: the next one is not answered before the
 //! operations of the client that had it have ended.
 
-use core::fmt;
-
-use ferro_proto::errno::Errno;
+mod denied;
 
 use super::{
     slot::{
@@ -26,6 +24,8 @@ use super::{
         Span, //
     },
 };
+
+pub use self::denied::Denied;
 
 /// The claims that there can be at a time at most.
 pub const CLAIMS_MAX: u32 = 1 << NUMBER_BITS;
@@ -67,6 +67,8 @@ pub struct Claim {
     pub client: u32,
     /// The bytes. A lease for writing excludes all others of them.
     pub used: Use,
+    /// The number of its request, by which its user is told that it begins.
+    tag: u32,
     /// Whether it waits for claims before it.
     pub is_waiting: bool,
     /// Whether it is the second claim of its operation, whose number is that of the first one.
@@ -91,6 +93,7 @@ impl Claim {
             span: Span::ALL,
             is_write: false,
         },
+        tag: 0,
         is_waiting: false,
         is_second: false,
         arrival: 0,
@@ -115,42 +118,6 @@ impl Claim {
         (self.used.is_write || used.is_write)
             && self.used.object == used.object
             && self.used.span.overlaps(&used.span)
-    }
-}
-
-/// The reason why a claim is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// A lease excludes it.
-    Leased,
-    /// The lease that it names has ended.
-    LeaseGone,
-    /// The lease that it names is of other bytes.
-    LeaseElsewhere,
-    /// The memory for claims is used up.
-    NoClaims,
-}
-
-impl Denied {
-    /// Returns the error that the client gets.
-    pub const fn errno(self) -> Errno {
-        match self {
-            Self::Leased => Errno::EBUSY,
-            Self::LeaseGone => Errno::ESTALE,
-            Self::LeaseElsewhere => Errno::EINVAL,
-            Self::NoClaims => Errno::ENOMEM,
-        }
-    }
-}
-
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Leased => "a lease excludes it",
-            Self::LeaseGone => "its lease has ended",
-            Self::LeaseElsewhere => "its lease is of other bytes",
-            Self::NoClaims => "too many operations and leases",
-        })
     }
 }
 
@@ -271,7 +238,13 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
         })
     }
 
-    fn add(&mut self, kind: Kind, client: u32, used: &Use, arrival: u64) -> Result<u32, Denied> {
+    fn add(
+        &mut self,
+        kind: Kind,
+        (client, tag): (u32, u32),
+        used: &Use,
+        arrival: u64,
+    ) -> Result<u32, Denied> {
         let (slot, bucket) = (self.free, self.bucket(used.object));
         let last = self.last(bucket);
         let first = self.get(last).map_or(slot, |(_, last)| last.next);
@@ -279,6 +252,7 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
             kind,
             client,
             used: *used,
+            tag,
             is_waiting: false,
             is_second: false,
             arrival,
@@ -361,17 +335,15 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
     /// Returns why it is refused.
     pub fn operation(
         &mut self,
-        (client, lease): (u32, u32),
+        (client, lease, tag): (u32, u32, u32),
         (used, other): (Use, Option<Use>),
     ) -> Result<Arrived, Denied> {
-        match other {
-            Some(other) => self.check((client, lease), &[used, other])?,
-            None => self.check((client, lease), &[used])?,
-        }
+        let both = [used, other.unwrap_or(used)];
+        self.check((client, lease), &both)?;
         let arrival = self.arrivals.saturating_add(1);
-        let slot = self.add(Kind::Operation, client, &used, arrival)?;
+        let slot = self.add(Kind::Operation, (client, tag), &used, arrival)?;
         if let Some(other) = other {
-            match self.add(Kind::Operation, client, &other, arrival) {
+            match self.add(Kind::Operation, (client, tag), &other, arrival) {
                 Ok(other) => self.join(slot, other),
                 Err(denied) => {
                     self.remove(slot);
@@ -379,11 +351,15 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
                 }
             }
         }
+        Ok(self.arrived(slot, arrival))
+    }
+
+    fn arrived(&mut self, slot: u32, arrival: u64) -> Arrived {
         self.arrivals = arrival;
-        Ok(Arrived {
+        Arrived {
             number: number_of(slot, arrival),
             is_waiting: self.is_waiting(slot),
-        })
+        }
     }
 
     /// Whether an operation waits, for the one or the other.
@@ -400,22 +376,18 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
     /// # Errors
     ///
     /// Returns why it is refused: leases of one client exclude each other, too.
-    pub fn lease(&mut self, client: u32, used: &Use) -> Result<Arrived, Denied> {
+    pub fn lease(&mut self, (client, tag): (u32, u32), used: &Use) -> Result<Arrived, Denied> {
         let mut chain = self.chain(used.object);
         if chain.any(|(_, claim)| claim.kind == Kind::Lease && claim.excludes(used)) {
             return Err(Denied::Leased);
         }
         drop(chain);
         let arrival = self.arrivals.saturating_add(1);
-        let slot = self.add(Kind::Lease, client, used, arrival)?;
-        self.arrivals = arrival;
-        Ok(Arrived {
-            number: number_of(slot, arrival),
-            is_waiting: self.is_waiting(slot),
-        })
+        let slot = self.add(Kind::Lease, (client, tag), used, arrival)?;
+        Ok(self.arrived(slot, arrival))
     }
 
-    /// An operation has ended, also one that was waiting. `begins` is called with the number of
+    /// An operation has ended, also one that was waiting. `begins` is called with the tag of
     /// each operation and lease that does not wait any more.
     pub fn end(&mut self, number: u32, mut begins: impl FnMut(u32)) {
         let Some((slot, claim)) = self.find(number, Kind::Operation) else {
@@ -447,8 +419,8 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
                 Some((_, claim)) if claim.is_second => claim.other,
                 _ => slot,
             };
-            if let (false, Some((number, _))) = (self.is_waiting(first), self.get(first)) {
-                begins(number);
+            if let (false, Some((_, claim))) = (self.is_waiting(first), self.get(first)) {
+                begins(claim.tag);
             }
         }
     }

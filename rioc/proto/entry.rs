@@ -25,7 +25,9 @@ use zerocopy_derive::{
 
 use super::{
     slot::{
+        Blocks,
         Extent,
+        Kept,
         Life,
         Object,
         Range,
@@ -37,7 +39,8 @@ use super::{
         ObjectId,
         IO_BLOCKS_MAX,
         OBJECT_BYTES_MAX, //
-    }, //
+    },
+    ticket::Ticket, //
 };
 
 /// The bytes of an entry.
@@ -49,6 +52,7 @@ pub type Entry = [u8; ENTRY_BYTES];
 const OBJECT: u8 = 1;
 const RANGE: u8 = 2;
 const EXTENT: u8 = 3;
+const TICKET: u8 = 4;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -88,6 +92,16 @@ struct ExtentWire {
 }
 const _: () = assert!(size_of::<ExtentWire>() == ENTRY_BYTES);
 
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct TicketWire {
+    kind: u8,
+    reserved: [u8; 7],
+    word: U64,
+    client: [U64; 2],
+}
+const _: () = assert!(size_of::<TicketWire>() == ENTRY_BYTES);
+
 /// An entry is not one that this code writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
@@ -125,6 +139,16 @@ pub fn entry(slot: &Slot) -> Entry {
             put(wire, &mut entry);
         }
         Slot::Extent(extent) if extent.references == 0 => (),
+        Slot::Ticket(kept) if kept.word == 0 => (),
+        Slot::Ticket(kept) => {
+            let wire = TicketWire {
+                kind: TICKET,
+                reserved: [0; 7],
+                word: U64::new(kept.word),
+                client: kept.client.map(U64::new),
+            };
+            put(wire, &mut entry);
+        }
         Slot::Extent(extent) => {
             let wire = ExtentWire {
                 kind: EXTENT,
@@ -156,6 +180,7 @@ pub fn slot(entry: &Entry) -> Result<Slot, Malformed> {
         OBJECT => Slot::Object(object(entry)?),
         RANGE => Slot::Range(range(entry)?),
         EXTENT => Slot::Extent(extent(entry)?),
+        TICKET => Slot::Ticket(ticket(entry)?),
         _ => return Err(Malformed),
     };
     // Reserved bytes are zeroes, as those of a free slot are. Of an extent there is one more range
@@ -216,6 +241,16 @@ fn range(entry: &Entry) -> Result<Range, Malformed> {
     ))
 }
 
+fn ticket(entry: &Entry) -> Result<Kept, Malformed> {
+    let wire = TicketWire::ref_from_bytes(entry).map_err(|_| Malformed)?;
+    let word = wire.word.get();
+    Ticket::from_word(word).ok_or(Malformed)?;
+    Ok(Kept {
+        client: wire.client.map(U64::get),
+        word,
+    })
+}
+
 fn extent(entry: &Entry) -> Result<Extent, Malformed> {
     let wire = ExtentWire::ref_from_bytes(entry).map_err(|_| Malformed)?;
     if !is_blocks(wire.blocks) {
@@ -229,6 +264,7 @@ fn extent(entry: &Entry) -> Result<Extent, Malformed> {
         references: 0,
         ranges: NONE,
         pins: 0,
+        used: Blocks::of(0, wire.blocks),
         blocks: wire.blocks,
     })
 }

@@ -21,6 +21,7 @@ use super::{
         Entry, //
     },
     slot::{
+        Blocks,
         Life,
         Memory,
         Object,
@@ -38,6 +39,7 @@ mod moving;
 mod ranges;
 mod restoring;
 mod size;
+mod tickets;
 
 pub use self::{
     copying::{
@@ -52,7 +54,6 @@ pub use self::{
         Reading,
         Source, //
     },
-    moving::Blocks,
     restoring::Damage, //
 };
 
@@ -121,8 +122,8 @@ pub trait Changes {
     /// The entry of a slot is another one: [`Index::entry`] has it when the operation has returned.
     fn changed(&mut self, slot: u32);
 
-    /// No range and no read uses these blocks any more.
-    fn freed(&mut self, stored: Stored, blocks: u8);
+    /// No range and no read uses these blocks of an extent any more.
+    fn freed(&mut self, stored: Stored, blocks: Blocks);
 }
 
 /// The state of an object.
@@ -143,7 +144,7 @@ pub struct Usage {
     pub ranges: u32,
     /// The extents, those included that reads in flight use only.
     pub extents: u32,
-    /// The blocks of extents.
+    /// The blocks of extents that are used, and are not given back.
     pub blocks: u64,
 }
 
@@ -192,6 +193,17 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let [one, other] = self.key;
         // CAST: Some of its bits.
         (one ^ other.rotate_left(32)) as u32
+    }
+
+    /// Returns one of 64 bits, by the name of an object.
+    pub fn bit(&self, id: ObjectId) -> u64 {
+        // CAST: Below 64.
+        1u64.wrapping_shl(id.bucket(self.key, 64) as u32)
+    }
+
+    /// Whether something without a name is left to be removed by [`Self::reap`].
+    pub const fn is_reaping(&self) -> bool {
+        self.doomed != NONE
     }
 
     fn bucket(&self, id: ObjectId) -> usize {

@@ -102,6 +102,56 @@ pub struct Stored {
     pub stamp: u32,
 }
 
+/// Some blocks of an extent: a bit for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Blocks(u32);
+
+impl Blocks {
+    /// Returns `count` blocks from `first` on.
+    pub const fn of(first: u8, count: u8) -> Self {
+        Self(below(count) << (first as u32 & 31))
+    }
+
+    /// Whether a block is one of them.
+    pub const fn contains(self, block: u8) -> bool {
+        self.0 >> (block as u32 & 31) & 1 != 0
+    }
+
+    /// Returns how many there are.
+    pub const fn count(self) -> u8 {
+        // CAST: At most 32.
+        self.0.count_ones() as u8
+    }
+
+    /// Returns the blocks of either.
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the blocks that `other` does not have.
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns how many there are before a block.
+    pub(super) const fn before(self, block: u8) -> u8 {
+        Self(self.0 & below(block)).count()
+    }
+}
+
+/// Returns the bits below one.
+const fn below(bit: u8) -> u32 {
+    match 1u32.checked_shl(bit as u32) {
+        Some(bit) => bit.wrapping_sub(1),
+        None => u32::MAX,
+    }
+}
+
 /// An extent: blocks that were stored together. Their content never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
@@ -113,8 +163,19 @@ pub struct Extent {
     pub ranges: u32,
     /// The reads of it that are in flight.
     pub pins: u32,
+    /// The blocks whose room is taken: that of others was given back.
+    pub used: Blocks,
     /// The number of blocks.
     pub blocks: u8,
+}
+
+/// The last operation of a lane of a client, as a log keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kept {
+    /// The client, by a name that it has for longer than a session.
+    pub client: [u64; 2],
+    /// The word of a [`Ticket`](super::ticket::Ticket); 0 before the first one.
+    pub word: u64,
 }
 
 /// A slot.
@@ -128,6 +189,8 @@ pub enum Slot {
     Range(Range),
     /// An extent.
     Extent(Extent),
+    /// The last operation of a lane.
+    Ticket(Kept),
 }
 
 /// Memory of the user for a table.
@@ -244,6 +307,21 @@ impl<S: Memory<Slot>> Slots<S> {
     pub(super) fn range_mut(&mut self, number: u32) -> Option<&mut Range> {
         match self.get_mut(number) {
             Some(Slot::Range(range)) => Some(range),
+            _ => None,
+        }
+    }
+
+    /// Returns the last operation of a lane, in a slot.
+    pub fn ticket(&self, number: u32) -> Option<&Kept> {
+        match self.get(number) {
+            Some(Slot::Ticket(kept)) => Some(kept),
+            _ => None,
+        }
+    }
+
+    pub(super) fn ticket_mut(&mut self, number: u32) -> Option<&mut Kept> {
+        match self.get_mut(number) {
+            Some(Slot::Ticket(kept)) => Some(kept),
             _ => None,
         }
     }

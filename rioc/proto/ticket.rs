@@ -57,12 +57,23 @@ pub struct Outcome {
 }
 
 /// The last operation of a lane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// The number of it; 0 before the first one.
     sequence: u64,
     /// `None` while it is carried out.
     outcome: Option<Outcome>,
+    /// The slot that a log has for it.
+    slot: Option<u32>,
+}
+
+impl Lane {
+    /// The lane of no operation yet.
+    pub const UNUSED: Self = Self {
+        sequence: 0,
+        outcome: None,
+        slot: None,
+    };
 }
 
 /// The state of an operation that has come.
@@ -87,12 +98,36 @@ pub struct Tickets<S>(S);
 impl<S: AsMut<[Lane]>> Tickets<S> {
     /// Begins without an operation in any lane. `lanes` has as many as the client may have.
     pub fn new(mut lanes: S) -> Self {
-        lanes.as_mut().fill(Lane::default());
+        lanes.as_mut().fill(Lane::UNUSED);
         Self(lanes)
     }
 
     fn lane(&mut self, ticket: Ticket) -> Option<&mut Lane> {
         self.0.as_mut().get_mut(usize::from(ticket.lane))
+    }
+
+    /// A log has this slot for a lane, with the operation that was carried out before, if one was.
+    /// Returns whether there is such a lane, without one.
+    pub fn keep(&mut self, number: u16, slot: u32, before: Option<Ticket>) -> bool {
+        let lane = self.0.as_mut().get_mut(usize::from(number));
+        let Some(lane) = lane.filter(|lane| lane.slot.is_none()) else {
+            return false;
+        };
+        lane.slot = Some(slot);
+        if let Some(before) = before {
+            (lane.sequence, lane.outcome) = (before.sequence, Some(Outcome::default()));
+        }
+        true
+    }
+
+    /// Returns the slot of a lane; `None` if it has none.
+    pub fn slot(&mut self, lane: u16) -> Option<u32> {
+        self.0.as_mut().get(usize::from(lane))?.slot
+    }
+
+    /// Returns how many lanes there are.
+    pub fn count(&mut self) -> u16 {
+        u16::try_from(self.0.as_mut().len()).unwrap_or(u16::MAX)
     }
 
     /// Looks at an operation that has come. A new one is carried out from now on.
@@ -105,10 +140,7 @@ impl<S: AsMut<[Lane]>> Tickets<S> {
             (core::cmp::Ordering::Less, _) => Found::Late,
             (core::cmp::Ordering::Equal, Some(outcome)) => Found::Done(outcome),
             (core::cmp::Ordering::Greater, _) if is_idle => {
-                *lane = Lane {
-                    sequence: ticket.sequence,
-                    outcome: None,
-                };
+                (lane.sequence, lane.outcome) = (ticket.sequence, None);
                 Found::New
             }
             _ => Found::Wait,

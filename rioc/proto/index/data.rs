@@ -125,10 +125,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
                 None => blocks.end,
             };
             let source = self.source(number, block);
-            let pinned = source.and_then(|source| self.slots.extent_mut(source.extent));
-            if let Some(extent) = pinned {
-                extent.pins = extent.pins.saturating_add(1);
-            }
+            self.pin(source.as_ref());
             let end = end.min(blocks.end);
             reading.add(Part {
                 block,
@@ -143,11 +140,24 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     /// Ends a read.
     pub fn end_read(&mut self, reading: Reading, changes: &mut impl Changes) {
         for source in reading.parts().iter().filter_map(|part| part.source) {
-            if let Some(extent) = self.slots.extent_mut(source.extent) {
-                extent.pins = extent.pins.saturating_sub(1);
-                self.free_unused(source.extent, changes);
-            }
+            self.unpin(&source, changes);
         }
+    }
+
+    /// Keeps an extent, and its blocks, while they are read.
+    pub fn pin(&mut self, source: Option<&Source>) {
+        let extent = source.and_then(|source| self.slots.extent_mut(source.extent));
+        if let Some(extent) = extent {
+            extent.pins = extent.pins.saturating_add(1);
+        }
+    }
+
+    /// Ends a read of an extent.
+    pub fn unpin(&mut self, source: &Source, changes: &mut impl Changes) {
+        if let Some(extent) = self.slots.extent_mut(source.extent) {
+            extent.pins = extent.pins.saturating_sub(1);
+        }
+        self.settle(source.extent, changes);
     }
 
     /// Returns the blocks at the edges of a write, of which bytes stay that are not zeroes.

@@ -4,6 +4,7 @@
 
 use super::{
     super::slot::{
+        Blocks,
         Extent,
         Memory,
         Slot,
@@ -15,64 +16,58 @@ use super::{
     STEP_RANGES, //
 };
 
-/// Some blocks of an extent: a bit for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocks(u32);
-
-impl Blocks {
-    /// Returns `count` blocks from `first` on.
-    const fn of(first: u8, count: u8) -> Self {
-        Self(below(count) << (first as u32 & 31))
-    }
-
-    /// Whether a block is one of them.
-    pub const fn contains(self, block: u8) -> bool {
-        self.0 >> (block as u32 & 31) & 1 != 0
-    }
-
-    /// Returns how many there are.
-    pub const fn count(self) -> u8 {
-        // CAST: At most 32.
-        self.0.count_ones() as u8
-    }
-
-    /// Returns how many there are before a block.
-    const fn before(self, block: u8) -> u8 {
-        Self(self.0 & below(block)).count()
-    }
-}
-
-/// Returns the bits below one.
-const fn below(bit: u8) -> u32 {
-    match 1u32.checked_shl(bit as u32) {
-        Some(bit) => bit.wrapping_sub(1),
-        None => u32::MAX,
-    }
-}
-
 impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
-    /// Returns the blocks of an extent that ranges have; all of them if it has very many ranges.
-    /// `None` if it cannot be moved now: it is gone, or a read uses it.
+    /// Returns the blocks of an extent that are moved, which are all of them if it has very many
+    /// ranges: else each of these would change. `None` if no range has it. A read that uses
+    /// it goes on with the place before: its user does not use that again.
     pub fn movable(&self, number: u32) -> Option<(Stored, Blocks)> {
         let extent = self.slots.extent(number);
-        let extent = extent.filter(|extent| extent.references > 0 && extent.pins == 0)?;
-        Some((extent.stored, self.used_blocks(extent)))
+        let extent = extent.filter(|extent| extent.references > 0)?;
+        let is_shared = extent.references > STEP_RANGES;
+        let used = if is_shared {
+            Blocks::of(0, extent.blocks)
+        } else {
+            self.used_blocks(extent)
+        };
+        Some((extent.stored, used))
     }
 
-    fn used_blocks(&self, extent: &Extent) -> Blocks {
+    /// Returns the blocks of an extent that ranges have, if it does not have very many of these.
+    pub(super) fn used_blocks(&self, extent: &Extent) -> Blocks {
         if extent.references > STEP_RANGES {
-            return Blocks::of(0, extent.blocks);
+            return extent.used;
         }
-        let (mut used, mut next) = (Blocks(0), extent.ranges);
+        let (mut used, mut next) = (Blocks::default(), extent.ranges);
         while let Some(range) = self.slots.range(next) {
-            used.0 |= Blocks::of(range.first, range.blocks).0;
+            used = used.or(Blocks::of(range.first, range.blocks));
             next = range.next;
         }
         used
     }
 
+    /// Gives back what no range and no read uses of an extent any more.
+    pub(super) fn settle(&mut self, number: u32, changes: &mut impl Changes) {
+        let extent = self.slots.extent(number).copied();
+        let Some(extent) = extent.filter(|extent| extent.pins == 0) else {
+            return;
+        };
+        let used = self.used_blocks(&extent);
+        if let Some(extent) = self.slots.extent_mut(number) {
+            extent.used = used;
+        }
+        if extent.references == 0 {
+            self.slots.give_back(number);
+            self.usage.extents = self.usage.extents.saturating_sub(1);
+        }
+        let unused = extent.used.minus(used);
+        if !unused.is_empty() {
+            self.usage.blocks = self.usage.blocks.saturating_sub(unused.count().into());
+            changes.freed(extent.stored, unused);
+        }
+    }
+
     /// The blocks of an extent that [`Self::movable`] has told are elsewhere now, and the others
-    /// nowhere. Returns whether it is so: the extent may be gone meanwhile, or be used by a read.
+    /// nowhere. Returns whether it is so: the extent may be gone meanwhile.
     pub fn relocate(
         &mut self,
         number: u32,
@@ -81,22 +76,27 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         changes: &mut impl Changes,
     ) -> bool {
         let extent = self.slots.extent(number).copied();
-        let is_movable = |e: &Extent| e.stored == from && e.references > 0 && e.pins == 0;
+        let is_movable = |e: &Extent| e.stored == from && e.references > 0;
         let Some(extent) = extent.filter(is_movable) else {
             return false;
         };
         // What is shared meanwhile refers to blocks that were used.
-        if self.used_blocks(&extent).0 & !blocks.0 != 0 {
+        if !self.used_blocks(&extent).minus(blocks).is_empty() {
             return false;
         }
         if let Some(extent) = self.slots.extent_mut(number) {
             extent.stored = to;
             extent.blocks = blocks.count();
+            extent.used = Blocks::of(0, blocks.count());
         }
         changes.changed(number);
-        let fewer = extent.blocks.saturating_sub(blocks.count());
-        self.usage.blocks = self.usage.blocks.saturating_sub(fewer.into());
-        let mut next = if fewer > 0 { extent.ranges } else { NONE };
+        let others = self.usage.blocks.saturating_sub(extent.used.count().into());
+        self.usage.blocks = others.saturating_add(blocks.count().into());
+        let mut next = if blocks.count() < extent.blocks {
+            extent.ranges
+        } else {
+            NONE
+        };
         while let Some(range) = self.slots.range_mut(next) {
             let first = blocks.before(range.first);
             if range.first != first {
@@ -105,7 +105,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             }
             next = range.next;
         }
-        changes.freed(from, extent.blocks);
+        changes.freed(from, extent.used);
         true
     }
 }

@@ -7,6 +7,7 @@ use core::ops::Range as Blocks;
 use super::{
     super::{
         slot::{
+            Blocks as Taken,
             Extent,
             Memory,
             Range,
@@ -103,20 +104,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             extent.references = extent.references.saturating_sub(1);
             if extent.references == 0 {
                 changes.changed(range.extent);
-                self.free_unused(range.extent, changes);
             }
         }
-    }
-
-    /// Frees an extent if nothing uses it.
-    pub(super) fn free_unused(&mut self, number: u32, changes: &mut impl Changes) {
-        let extent = self.slots.extent(number).copied();
-        if let Some(extent) = extent.filter(|e| e.references == 0 && e.pins == 0) {
-            self.slots.give_back(number);
-            self.usage.extents = self.usage.extents.saturating_sub(1);
-            self.usage.blocks = self.usage.blocks.saturating_sub(extent.blocks.into());
-            changes.freed(extent.stored, extent.blocks);
-        }
+        self.settle(range.extent, changes);
     }
 
     /// Changes the blocks of a range to some of those that it has.
@@ -131,11 +121,12 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         range.block = to.start;
         range.first = range.first.saturating_add(dropped);
         range.blocks = blocks;
-        let object = range.object;
+        let (object, extent) = (range.object, range.extent);
         if let Some(object) = self.slots.object_mut(object) {
             object.blocks = object.blocks.saturating_sub(less.into());
         }
         changes.changed(number);
+        self.settle(extent, changes);
     }
 
     /// Makes blocks of an object holes, and removes `removed_max` ranges at most; returns whether
@@ -153,7 +144,6 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             let is_behind = range.end() > blocks.end;
             match (is_before, is_behind) {
                 (true, true) => {
-                    self.narrow(number, &(range.block..blocks.start), changes);
                     // CAST: Below the blocks of the range.
                     let skipped = blocks.end.saturating_sub(range.block) as u8;
                     let of_extent = (
@@ -161,8 +151,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
                         range.blocks.saturating_sub(skipped),
                     );
                     let rest = Range::new((object, blocks.end), range.extent, of_extent);
-                    // The caller has seen that a slot is free.
+                    // The caller has seen that a slot is free. Until then the rest is used.
                     let _ = self.insert(rest, changes);
+                    self.narrow(number, &(range.block..blocks.start), changes);
                     break;
                 }
                 (true, false) => self.narrow(number, &(range.block..blocks.start), changes),
@@ -192,6 +183,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             references: 0,
             ranges: NONE,
             pins: 0,
+            used: Taken::of(0, blocks),
             blocks,
         };
         let extent = self.slots.take(Slot::Extent(extent));

@@ -80,18 +80,24 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             match index.slots.get(number).copied() {
                 Some(Slot::Object(object)) => index.restore_object(number, &object)?,
                 Some(Slot::Range(range)) => index.restore_range(number, &range)?,
-                Some(Slot::Extent(extent)) => {
-                    index.usage.extents = index.usage.extents.saturating_add(1);
-                    index.usage.blocks = index.usage.blocks.saturating_add(extent.blocks.into());
-                }
                 _ => (),
             }
         }
-        let unused = (0..index.slots.count()).find(|number| {
-            let extent = index.slots.extent(*number);
-            extent.is_some_and(|extent| extent.references == 0)
-        });
-        unused.map_or(Ok(index), |number| Err(Damage::Unused(number)))
+        for number in 0..index.slots.count() {
+            let Some(extent) = index.slots.extent(number).copied() else {
+                continue;
+            };
+            if extent.references == 0 {
+                return Err(Damage::Unused(number));
+            }
+            let used = index.used_blocks(&extent);
+            index.usage.extents = index.usage.extents.saturating_add(1);
+            index.usage.blocks = index.usage.blocks.saturating_add(used.count().into());
+            if let Some(extent) = index.slots.extent_mut(number) {
+                extent.used = used;
+            }
+        }
+        Ok(index)
     }
 
     fn restore_object(&mut self, number: u32, object: &Object) -> Result<(), Damage> {

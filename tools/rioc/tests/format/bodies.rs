@@ -6,7 +6,6 @@ use rioc::proto::{
     body::{
         self,
         Body,
-        Checksum,
         ASSIGNMENT_BYTES,
         BODY_BYTES_MAX,
         BODY_HEAD_BYTES,
@@ -24,6 +23,7 @@ use rioc::proto::{
     },
     span::IO_BLOCKS_MAX, //
 };
+use seglog::Checksum;
 
 use crate::{
     random::Random,
@@ -55,7 +55,8 @@ fn example() -> (Vec<u8>, Stored) {
     for slot in [1, 2, 1] {
         body.change(slot);
     }
-    let (mut bytes, used) = body.finish(entry).unwrap();
+    let used = body.finish(entry).unwrap();
+    let (mut bytes, _) = body.take();
     bytes.truncate(used);
     (bytes, stored)
 }
@@ -141,7 +142,7 @@ fn room_is_up_to_the_last_byte() {
         let put = body.put([(0, &[7; 4096][..])].into_iter(), &Crc);
         assert!(put.is_some());
         body.change(5);
-        let is_whole = body.finish(entry).is_some_and(|(_, used)| used == exactly);
+        let is_whole = body.finish(entry).is_some_and(|used| used == exactly);
         assert_eq!(is_whole, has_room);
     }
 }
@@ -159,7 +160,8 @@ fn a_refused_operation_leaves_no_blocks() {
     assert!(body.is_empty() && body.at(first.place).is_none());
     assert_eq!(body.put(blocks(1), &Crc).unwrap().place, first.place);
     body.change(5);
-    let (bytes, used) = body.finish(entry).unwrap();
+    let used = body.finish(entry).unwrap();
+    let (bytes, _) = body.take();
     assert_eq!(used, BODY_HEAD_BYTES + TAGGED_BYTES + ASSIGNMENT_BYTES);
     assert_eq!(body::assignments(&bytes).unwrap().count(), 1);
 }

@@ -10,7 +10,9 @@ use rioc::proto::{
         Index, //
     },
     slot::{
+        Blocks,
         Extent,
+        Kept,
         Life,
         Object,
         Range,
@@ -45,6 +47,7 @@ fn extent(blocks: u8) -> Slot {
         references: 1,
         ranges: NONE,
         pins: 0,
+        used: Blocks::of(0, blocks),
         blocks,
     })
 }
@@ -126,6 +129,10 @@ fn each_byte_of_an_entry_counts() {
         object(1, Life::Linked),
         range(1, 2, 3, (4, 5)),
         extent(6),
+        Slot::Ticket(Kept {
+            client: [1, 2],
+            word: 3 << 16,
+        }),
     ];
     for slot in all {
         let good = entry::entry(&slot);

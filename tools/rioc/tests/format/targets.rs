@@ -26,6 +26,7 @@ use rioc::proto::{
         Operation, //
     },
     slot::{
+        Blocks,
         Slot,
         Stored,
         NONE, //
@@ -114,7 +115,7 @@ struct Nothing;
 impl Changes for Nothing {
     fn changed(&mut self, _slot: u32) {}
 
-    fn freed(&mut self, _stored: Stored, _blocks: u8) {}
+    fn freed(&mut self, _stored: Stored, _blocks: Blocks) {}
 }
 
 /// A table of entries is refused, or is that of an index that ends its steps and can be made empty;

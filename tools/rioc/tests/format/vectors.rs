@@ -17,7 +17,9 @@ use rioc::proto::{
         Sums, //
     },
     slot::{
+        Blocks,
         Extent,
+        Kept,
         Life,
         Object,
         Range,
@@ -336,6 +338,12 @@ fn each_answer_has_its_bytes() {
     assert_eq!(ReadHead::parse(bytes.as_bytes(), &asked), Ok(read));
 }
 
+/// Operation 2 of lane 3.
+const KEPT: Kept = Kept {
+    client: [0x0102_0304_0506_0708, 10],
+    word: 2 << 16 | 3,
+};
+
 #[test]
 fn each_entry_has_its_bytes() {
     let object = Object {
@@ -356,6 +364,7 @@ fn each_entry_has_its_bytes() {
         references: 0,
         ranges: NONE,
         pins: 0,
+        used: Blocks::of(0, 29),
         blocks: 29,
     };
     let used = Extent {
@@ -381,11 +390,20 @@ fn each_entry_has_its_bytes() {
             Slot::Extent(extent),
             format!("031d0000a4a3a2a10807060504030201{zeroes}"),
         ),
+        (
+            Slot::Ticket(KEPT),
+            Slot::Ticket(KEPT),
+            format!("04000000000000000300020000000000{id}"),
+        ),
     ] {
         let entry = entry::entry(&slot);
         assert_eq!(hex(&entry), expected);
         assert_eq!(entry::slot(&entry), Ok(restored));
     }
-    // Of an extent that nothing refers to nothing is kept.
+    // Of an extent that nothing refers to nothing is kept, and of a lane without an operation.
+    assert_eq!(
+        entry::entry(&Slot::Ticket(Kept { word: 0, ..KEPT })),
+        [0; 32]
+    );
     assert_eq!(entry::entry(&Slot::Extent(extent)), [0; 32]);
 }

@@ -23,6 +23,7 @@ type Table = Claims<Vec<Claim>, Vec<u32>>;
 #[derive(Clone, Debug)]
 struct Known {
     number: u32,
+    tag: u32,
     client: u32,
     uses: Vec<Use>,
     is_lease: bool,
@@ -67,6 +68,7 @@ struct World {
     table: Table,
     /// In the order of their arrival.
     all: Vec<Known>,
+    tags: u32,
     slots: usize,
 }
 
@@ -75,6 +77,7 @@ impl World {
         Self {
             table: Claims::new(vec![Claim::FREE; slots], vec![NONE; 2], [5, 6]),
             all: Vec::new(),
+            tags: 0,
             slots,
         }
     }
@@ -120,8 +123,10 @@ impl World {
     }
 
     fn add(&mut self, client: u32, uses: &[Use], is_lease: bool, arrived: (u32, bool)) {
+        self.tags += 1;
         self.all.push(Known {
             number: arrived.0,
+            tag: self.tags,
             client,
             uses: uses.to_vec(),
             is_lease,
@@ -130,6 +135,11 @@ impl World {
         let at = self.all.len() - 1;
         assert_eq!(self.must_wait(at), arrived.1);
         assert!(self.all[..at].iter().all(|other| other.number != arrived.0));
+    }
+
+    /// Returns the tag of the next claim.
+    fn tag(&self) -> u32 {
+        self.tags + 1
     }
 
     fn used_slots(&self) -> usize {
@@ -146,7 +156,9 @@ impl World {
         if expected.is_ok() && self.used_slots() + uses.len() > self.slots {
             expected = Err(Denied::NoClaims);
         }
-        let done = self.table.operation((client, lease), (used, other));
+        let done = self
+            .table
+            .operation((client, lease, self.tag()), (used, other));
         assert_eq!(done.map(|_| ()), expected);
         if let Ok(arrived) = done {
             self.add(client, &uses, false, (arrived.number, arrived.is_waiting));
@@ -162,7 +174,7 @@ impl World {
         } else {
             Ok(())
         };
-        let done = self.table.lease(client, &used);
+        let done = self.table.lease((client, self.tag()), &used);
         assert_eq!(done.map(|_| ()), expected);
         if let Ok(arrived) = done {
             assert!(arrived.number != 0);
@@ -185,13 +197,13 @@ impl World {
         }
         assert_eq!(self.table.revoke(ended.number), None);
         let mut begun = Vec::new();
-        self.table.end(ended.number, |number| begun.push(number));
+        self.table.end(ended.number, |tag| begun.push(tag));
         for at in 0..self.all.len() {
             let begins = !self.all[at].has_begun && !self.must_wait(at);
             let claim = &mut self.all[at];
-            assert_eq!(begun.contains(&claim.number), begins, "{claim:?}");
+            assert_eq!(begun.contains(&claim.tag), begins, "{claim:?}");
             claim.has_begun |= begins;
-            begun.retain(|number| *number != claim.number);
+            begun.retain(|tag| *tag != claim.tag);
         }
         assert!(begun.is_empty());
         self.table.end(ended.number, |_| panic!("ended twice"));
@@ -340,7 +352,7 @@ fn the_leases_of_a_client_end_in_steps() {
         let client = (object % 2) as u32;
         world
             .table
-            .lease(client, &used(object, 0, 4096, true))
+            .lease((client, 0), &used(object, 0, 4096, true))
             .unwrap();
     }
     let next = world.table.end_client(0, 0).expect("more than a step");
@@ -357,7 +369,7 @@ fn the_number_of_a_lease_that_has_ended_is_none() {
     let mut world = World::new(1);
     let mut before = 0;
     for _ in 0..4096 {
-        let arrived = world.table.lease(0, &used(0, 0, 4096, true)).unwrap();
+        let arrived = world.table.lease((0, 0), &used(0, 0, 4096, true)).unwrap();
         assert_ne!(arrived.number, before);
         assert_eq!(world.table.release(0, before), Err(Denied::LeaseGone));
         let refused = world.table.check((0, before), &[used(0, 0, 1, true)]);

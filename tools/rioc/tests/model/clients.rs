@@ -72,7 +72,7 @@ proptest! {
     fn an_operation_that_is_sent_again_is_carried_out_once(
         steps in prop::collection::vec((0..5u8, 0..3u16, any::<prop::sample::Index>()), 1..300),
     ) {
-        let mut server = Tickets::new([Lane::default(); 3]);
+        let mut server = Tickets::new([Lane::UNUSED; 3]);
         let mut next = [1u64; 3];
         let (mut waits, mut net) = ([None; 3], Vec::new());
         let mut carried_out = BTreeMap::<Ticket, Option<u32>>::new();
@@ -144,7 +144,7 @@ fn a_ticket_is_a_lane_and_a_number() {
     assert_eq!(Ticket::from_word(0x1_0002).map(Ticket::lane), Some(2));
     assert_eq!(Ticket::from_word(0xffff), None);
     assert_eq!(Ticket::new(0, Ticket::SEQUENCE_MAX + 1), None);
-    let mut none = Tickets::new([Lane::default(); 2]);
+    let mut none = Tickets::new([Lane::UNUSED; 2]);
     assert_eq!(none.begin(Ticket::new(2, 1).unwrap()), Found::NoLane);
 }
 

@@ -2,7 +2,16 @@
 
 //! A device with a volatile cache. Power leaves any part of what is not durable, torn at 8 bytes.
 
-use seglog::devices::Devices;
+use rioc::proto::medium::Io;
+use seglog::{
+    devices::Devices,
+    layout::Layout,
+    superblock::{
+        Superblock,
+        SUPERBLOCK_BYTES, //
+    },
+    Checksum, //
+};
 
 use crate::random::Random;
 
@@ -10,10 +19,13 @@ const WORD: usize = 8;
 
 #[derive(Clone)]
 struct Write {
-    /// The batch whose end is waited for; 0 of others.
-    batch: u64,
+    io: Io,
     at: usize,
     bytes: Vec<u8>,
+    /// It is durable when it has ended.
+    fua: bool,
+    /// The place in the order of ends.
+    number: u64,
 }
 
 #[derive(Clone)]
@@ -22,6 +34,17 @@ pub(crate) struct Disk {
     /// What has ended and is not flushed, in its order.
     cache: Vec<Write>,
     flying: Vec<Write>,
+    /// Flushes, each with the number of the last write that it makes durable.
+    flushes: Vec<(Io, u64)>,
+    ended: u64,
+}
+
+pub(crate) struct Crc;
+
+impl Checksum for Crc {
+    fn crc32c(&self, bytes: &[u8]) -> u32 {
+        crc32c::crc32c(bytes)
+    }
 }
 
 impl Disk {
@@ -30,29 +53,76 @@ impl Disk {
             durable: vec![0; bytes],
             cache: Vec::new(),
             flying: Vec::new(),
+            flushes: Vec::new(),
+            ended: 0,
         }
     }
 
-    /// A batch is on its way.
-    pub(crate) fn begin(&mut self, batch: u64, at: u64, bytes: Vec<u8>) {
-        let at = at as usize;
-        self.flying.push(Write { batch, at, bytes });
+    /// A write is on its way.
+    pub(crate) fn begin(&mut self, io: Io, at: u64, bytes: &[u8], fua: bool) {
+        self.flying.push(Write {
+            io,
+            at: at as usize,
+            bytes: bytes.to_vec(),
+            fua,
+            number: 0,
+        });
     }
 
-    /// Ends a write, in any order; returns its batch.
-    pub(crate) fn end_one(&mut self, random: &mut Random) -> Option<u64> {
-        if self.flying.is_empty() {
+    /// A flush is on its way, of what has ended before.
+    pub(crate) fn begin_flush(&mut self, io: Io) {
+        self.flushes.push((io, self.ended));
+    }
+
+    /// Ends a write or a flush, in any order. `is_slow`: flushes are the last; `flushes`: a flush
+    /// does what it says.
+    pub(crate) fn end_one(
+        &mut self,
+        random: &mut Random,
+        is_slow: bool,
+        flushes: impl Fn(Io) -> bool,
+    ) -> Option<Io> {
+        let flushing = if is_slow && !self.flying.is_empty() {
+            0
+        } else {
+            self.flushes.len()
+        };
+        let all = self.flying.len() + flushing;
+        if all == 0 {
             return None;
         }
-        let ended = self.flying.swap_remove(random.below(self.flying.len()));
-        let batch = ended.batch;
-        self.cache.push(ended);
-        Some(batch)
+        let chosen = random.below(all);
+        if chosen >= self.flying.len() {
+            let (io, end) = self.flushes.remove(chosen - self.flying.len());
+            if flushes(io) {
+                self.flush_up_to(end);
+            }
+            return Some(io);
+        }
+        let mut ended = self.flying.swap_remove(chosen);
+        let io = ended.io;
+        self.ended += 1;
+        ended.number = self.ended;
+        if ended.fua {
+            self.durable[ended.at..ended.at + ended.bytes.len()].copy_from_slice(&ended.bytes);
+        } else {
+            self.cache.push(ended);
+        }
+        Some(io)
     }
 
-    /// Whether something else than batches is on its way.
-    pub(crate) fn has_others(&self) -> bool {
-        self.flying.iter().any(|write| write.batch == 0)
+    /// Returns how many writes are on their way.
+    pub(crate) fn writes(&self) -> usize {
+        self.flying.len()
+    }
+
+    fn flush_up_to(&mut self, end: u64) {
+        let (flushed, rest) = self.cache.drain(..).partition(|write| write.number <= end);
+        self.cache = rest;
+        let flushed: Vec<Write> = flushed;
+        for write in flushed {
+            self.durable[write.at..write.at + write.bytes.len()].copy_from_slice(&write.bytes);
+        }
     }
 
     pub(crate) fn flush_cache(&mut self) {
@@ -75,7 +145,20 @@ impl Disk {
         }
     }
 
+    /// Damages the slot of the superblock that was written last.
+    pub(crate) fn damage_newer_slot(&mut self) {
+        let mut found: [_; SUPERBLOCK_BYTES] = [0; SUPERBLOCK_BYTES];
+        let writes = [0, 1].map(|slot| {
+            let at = Layout::slot(slot) as usize;
+            found.copy_from_slice(&self.durable[at..at + SUPERBLOCK_BYTES]);
+            Superblock::parse(&found, slot, &Crc).map_or(0, |found| found.writes)
+        });
+        let at = Layout::slot(u8::from(writes[1] > writes[0])) as usize;
+        self.durable[at..at + 512].fill(0x77);
+    }
+
     pub(crate) fn lose_power(&mut self, random: &mut Random) {
+        self.flushes.clear();
         let writes: Vec<_> = self.cache.drain(..).chain(self.flying.drain(..)).collect();
         for write in writes {
             let kind = random.below(4);
@@ -122,9 +205,11 @@ impl Devices for Disk {
             self.durable[at..at + bytes.len()].copy_from_slice(&bytes);
         } else {
             self.cache.push(Write {
-                batch: 0,
+                io: Io::Dump,
                 at,
                 bytes,
+                fua,
+                number: self.ended,
             });
         }
         Ok(())

@@ -21,10 +21,11 @@ mod disk;
 mod full;
 mod large;
 mod lives;
-mod log;
 #[path = "../common/random.rs"]
 mod random;
-mod segments;
+mod requests;
+mod rig;
+mod serving;
 mod sharing;
 mod small;
 mod store;

@@ -13,7 +13,10 @@ use rioc::proto::{
         Changes,
         Source, //
     },
-    slot::Stored,
+    slot::{
+        Blocks,
+        Stored, //
+    },
     span::{
         ObjectId,
         BLOCK_BYTES, //
@@ -37,7 +40,7 @@ pub(crate) trait Storage: Changes {
     /// Returns a block; of a place that was freed it fails.
     fn get(&self, source: &Source, skipped: u32) -> Block;
 
-    /// Returns the places, with the blocks of each.
+    /// Returns the places, with how many blocks of each are used.
     fn places(&self) -> Vec<(u64, usize)>;
 
     /// Returns the slots that have changed since it was asked last.
@@ -50,7 +53,7 @@ pub(crate) trait Storage: Changes {
 /// Blocks in memory.
 #[derive(Clone, Default)]
 pub(crate) struct Store {
-    extents: BTreeMap<u64, Vec<Rc<Block>>>,
+    extents: BTreeMap<u64, Vec<Option<Rc<Block>>>>,
     next: u64,
     /// The slots that the operation has changed.
     changed: Vec<u32>,
@@ -59,7 +62,9 @@ pub(crate) struct Store {
 impl Storage for Store {
     fn put(&mut self, bytes: &[u8]) -> Stored {
         let blocks = bytes.chunks(BLOCK_BYTES as usize);
-        let blocks: Vec<_> = blocks.map(|b| Rc::new(b.try_into().unwrap())).collect();
+        let blocks: Vec<_> = blocks
+            .map(|b| Some(Rc::new(b.try_into().unwrap())))
+            .collect();
         assert!(!blocks.is_empty());
         self.next += 1;
         self.extents.insert(self.next, blocks);
@@ -75,12 +80,15 @@ impl Storage for Store {
 
     fn get(&self, source: &Source, skipped: u32) -> Block {
         assert_eq!(source.stored.stamp, source.stored.place as u32 ^ 0xffff);
-        *self.extents[&source.stored.place][usize::from(source.first) + skipped as usize]
+        let extent = &self.extents[&source.stored.place];
+        let block = &extent[usize::from(source.first) + skipped as usize];
+        **block.as_ref().expect("freed")
     }
 
     fn places(&self) -> Vec<(u64, usize)> {
         let each = self.extents.iter();
-        each.map(|(place, blocks)| (*place, blocks.len())).collect()
+        each.map(|(place, blocks)| (*place, blocks.iter().flatten().count()))
+            .collect()
     }
 
     fn take_changed(&mut self) -> Vec<u32> {
@@ -93,8 +101,16 @@ impl Changes for Store {
         self.changed.push(slot);
     }
 
-    fn freed(&mut self, stored: Stored, blocks: u8) {
-        let freed = self.extents.remove(&stored.place).expect("freed twice");
-        assert_eq!(freed.len(), usize::from(blocks));
+    fn freed(&mut self, stored: Stored, blocks: Blocks) {
+        let extent = self.extents.get_mut(&stored.place).expect("freed twice");
+        assert!(!blocks.is_empty());
+        for (block, there) in (0..).zip(extent.iter_mut()) {
+            if blocks.contains(block) {
+                there.take().expect("freed twice");
+            }
+        }
+        if extent.iter().all(Option::is_none) {
+            self.extents.remove(&stored.place);
+        }
     }
 }

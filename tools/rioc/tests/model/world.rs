@@ -92,7 +92,7 @@ pub(crate) fn id(number: u64) -> ObjectId {
     }
 }
 
-fn pattern(step: u64, at: usize) -> u8 {
+pub(crate) fn pattern(step: u64, at: usize) -> u8 {
     let mixed = (step * 1009 + at as u64 / 256).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8 | 1
 }
@@ -358,16 +358,6 @@ impl<S: Storage> World<S> {
         }
     }
 
-    /// Power has failed: there are other objects, and another index.
-    pub(crate) fn crashed(&mut self, index: Memory, objects: Objects) {
-        (self.index, self.objects) = (index, objects);
-        let entries = (0..self.table.len() as u32).map(|slot| self.index.entry(slot));
-        self.table = entries.collect();
-        self.check(false);
-        self.note();
-        self.trim();
-    }
-
     /// Keeps what the log would: nothing else has changed.
     pub(crate) fn note(&mut self) {
         self.note_up_to(CHANGES_MAX);
@@ -427,7 +417,7 @@ impl<S: Storage> World<S> {
     }
 }
 
-fn put_bytes(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
+pub(crate) fn put_bytes(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
     bytes.resize(bytes.len().max(offset + data.len()), 0);
     bytes[offset..offset + data.len()].copy_from_slice(data);
 }

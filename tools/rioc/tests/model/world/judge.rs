@@ -84,8 +84,8 @@ impl<S: Storage> World<S> {
                 assert_eq!(extent.references, known);
                 assert!(known > 0 || (has_reads && extent.pins > 0));
                 assert!(extent.pins == 0 || has_reads);
-                places.insert(extent.stored.place, usize::from(extent.blocks));
-                blocks += u64::from(extent.blocks);
+                places.insert(extent.stored.place, usize::from(extent.used.count()));
+                blocks += u64::from(extent.used.count());
             }
             if let Some(object) = slots.object(number) {
                 let known = per_object.get(&number).copied().unwrap_or(0);

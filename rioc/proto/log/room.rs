@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments that may be written, and how much is live at most.
+
+use seglog::collect::{
+    reserve,
+    Purpose, //
+};
+
+use super::{
+    super::body::TAGGED_BYTES,
+    LogMemory,
+    Logged, //
+};
+
+/// The segments that writes leave free beside the reserve of the log: each crash closes one, and as
+/// many may come before anything could be collected. What gives room back takes of them.
+const CLOSED_MAX: usize = 4;
+/// The segments that are in use, or named as the next one, and one that is filled by what is moved.
+const IN_USE: usize = 3;
+
+/// The knowledge of which segments may be written. A look goes through all of them; only a batch
+/// that begins a segment takes one away.
+#[derive(Debug, Default)]
+pub(super) struct Free {
+    /// The one that a batch names.
+    first: Option<u32>,
+    /// The least number of them.
+    least: usize,
+    /// The batch that was durable, and the generation of the start, when they were counted.
+    counted_at: Option<(u64, u64)>,
+}
+
+impl Free {
+    /// Takes the segment that a batch has named.
+    pub(super) fn take(&mut self) {
+        self.first = None;
+        self.least = self.least.saturating_sub(1);
+    }
+
+    /// Has them counted again, as there may be one more.
+    pub(super) fn count_again(&mut self) {
+        self.counted_at = None;
+    }
+}
+
+impl<M: LogMemory> Logged<M> {
+    fn left(&self, purpose: Purpose) -> usize {
+        let closed = match purpose {
+            Purpose::Write => CLOSED_MAX,
+            Purpose::Reserved | Purpose::Collect => 0,
+        };
+        purpose.leaves(&self.layout).saturating_add(closed)
+    }
+
+    /// Returns a segment for a batch with this purpose.
+    pub(super) fn free(&mut self, purpose: Purpose) -> Option<u32> {
+        if !self.has_free(self.left(purpose).saturating_add(1)) {
+            return None;
+        }
+        if self.free.first.is_none() {
+            let with = (&self.start, &self.layout);
+            let end = (self.log.cursor(), self.log.durable());
+            self.free.first = self.segments.all_free(end, with).next();
+        }
+        self.free.first
+    }
+
+    fn has_free(&mut self, wanted: usize) -> bool {
+        let now = Some((self.log.durable(), self.start.generation));
+        if self.free.least < wanted && self.free.counted_at != now {
+            let with = (&self.start, &self.layout);
+            let end = (self.log.cursor(), self.log.durable());
+            self.free.least = self.segments.all_free(end, with).count();
+            self.free.counted_at = now;
+        }
+        self.free.least >= wanted
+    }
+
+    /// Whether segments are few: some are to be collected.
+    pub fn is_low(&mut self) -> bool {
+        let left = self.left(Purpose::Write);
+        !self.has_free(left.saturating_add(reserve(&self.layout)))
+    }
+
+    /// Returns the bytes that may be live in a segment which is collected: with more, what is moved
+    /// could take as much room as before.
+    pub(super) fn gain_bytes(&self) -> u64 {
+        self.layout.segment_bytes() / 4 * 3
+    }
+
+    /// Returns how many blocks there may be. With as many in all segments that writes may use, one
+    /// of these has so few that collecting it gains room.
+    pub fn blocks_max(&self) -> u64 {
+        let kept = self.left(Purpose::Write).saturating_add(IN_USE);
+        let segments = (self.layout.parts().segments as usize).saturating_sub(kept);
+        let bytes = self.gain_bytes().saturating_mul(segments as u64);
+        bytes / TAGGED_BYTES as u64
+    }
+
+    /// Returns how many blocks there are.
+    pub fn blocks(&self) -> u64 {
+        self.segments.live_bytes() / TAGGED_BYTES as u64
+    }
+}

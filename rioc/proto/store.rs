@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A store: what clients ask of it, carried out on its index and its medium.
+//!
+//! Its user calls under one lock. A request *arrives* ([`Store::arrive`]), and waits for those that
+//! it may not overtake; then it takes *steps* ([`Store::step`]) until it has ended, and is answered
+//! when the batch is durable that has what it has changed ([`Store::answered`]). Between two steps
+//! the lock is left: blocks are read, or room is waited for. Nothing here waits.
+
+mod changing;
+mod claiming;
+mod copying;
+
+use ferro_proto::errno::Errno;
+use seglog::{
+    collect::Purpose,
+    log::Wait,
+    Checksum, //
+};
+
+use super::{
+    body::CHANGES_MAX,
+    claim::{
+        Claim,
+        Claims, //
+    },
+    index::{
+        Index,
+        Reading,
+        Refused,
+        Source, //
+    },
+    limits::{
+        Account,
+        Limits, //
+    },
+    log::{
+        LogMemory,
+        Logged,
+        Moved,
+        Victim, //
+    },
+    medium::{
+        Actions,
+        Medium,
+        Need, //
+    },
+    message::{
+        Message,
+        Operation, //
+    },
+    slot::{
+        Memory,
+        Slot, //
+    },
+    span::{
+        ObjectId,
+        Span,
+        BLOCK_BYTES, //
+    },
+    ticket::{
+        Lane,
+        Outcome,
+        Tickets, //
+    },
+};
+
+pub use self::claiming::Arrived;
+
+/// The blocks that an operation reads before it changes something: both edges of what it writes,
+/// and both of what it copies.
+pub const OLD_MAX: usize = 4;
+
+/// The bytes of a block.
+pub type Block = [u8; BLOCK_BYTES as usize];
+
+/// The memory of a store, which its user allocates.
+pub trait StoreMemory {
+    /// The slots.
+    type Slots: Memory<Slot>;
+    /// Heads of lists, by a hash.
+    type Buckets: Memory<u32>;
+    /// The claims.
+    type Claims: Memory<Claim>;
+}
+
+/// A client that has attached.
+#[derive(Debug)]
+pub struct Client<L> {
+    /// The number of its session.
+    number: u32,
+    /// The name that it has for longer than a session: of a client that comes back after a restart
+    /// it is the same.
+    name: [u64; 2],
+    tickets: Tickets<L>,
+    account: Account,
+    /// The limits, which its administrator sets.
+    pub limits: Limits,
+}
+
+impl<L: AsMut<[Lane]>> Client<L> {
+    /// Begins with nothing in flight; [`Store::attach`] follows.
+    pub fn new((number, name): (u32, [u64; 2]), lanes: L, limits: Limits) -> Self {
+        Self {
+            number,
+            name,
+            tickets: Tickets::new(lanes),
+            account: Account::default(),
+            limits,
+        }
+    }
+
+    /// Returns what it has.
+    pub const fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// An administrator has ended a lease of it.
+    pub fn lease_ended(&mut self) {
+        self.account.end_lease();
+    }
+}
+
+/// The place of an operation in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Progress {
+    /// Nothing is changed yet.
+    #[default]
+    Arrived,
+    /// A hidden object is filled from a block on.
+    Filling(u32, u32),
+    /// The end of the object in a slot is removed.
+    Trimming(u32),
+}
+
+/// A request that is carried out, in memory of its user.
+#[derive(Debug, Default)]
+pub struct Op {
+    /// The number by which it is told that it begins.
+    tag: u32,
+    /// The number of its claim, or of its lease; 0 of one that needs none.
+    claim: u32,
+    bytes: u64,
+    old: [Option<Source>; OLD_MAX],
+    progress: Progress,
+}
+
+impl Op {
+    /// Begins one. Its user finds it by the tag.
+    pub fn new(tag: u32) -> Self {
+        Self {
+            tag,
+            ..Self::default()
+        }
+    }
+}
+
+/// The data of a request, and the blocks that were read for it.
+pub struct Data<'a> {
+    /// The bytes that are written.
+    pub bytes: &'a [u8],
+    /// The blocks that [`Step::Read`] has named; of others the content does not matter.
+    pub blocks: &'a mut [Block; OLD_MAX],
+}
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The answer.
+    pub outcome: Outcome,
+    /// The batch that has to be durable before the answer: what it has changed is in it, or what it
+    /// has seen. In memory it is 0.
+    pub after: u64,
+}
+
+/// Result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Blocks are read to [`Data::blocks`], then it takes its next step.
+    Read([Option<Source>; OLD_MAX]),
+    /// Room is waited for: it takes its next step when something has ended.
+    Wait(Wait),
+    /// The request takes its next step.
+    Again,
+    /// The request has ended.
+    Done(Done),
+}
+
+/// The reason why a step is not the last one.
+enum Stop {
+    /// Blocks of [`Op::old`] are read first.
+    Read,
+    Wait(Wait),
+    Again,
+    Refused(Errno),
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Shrinking => Self::Again,
+            _ => Self::Refused(refused.errno()),
+        }
+    }
+}
+
+/// The result of a look.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "its extents are pinned"]
+pub struct Look {
+    /// The bytes that are read: [`Store::end_read`] ends it.
+    pub reading: Reading,
+    /// The batch that has to be durable before the answer.
+    pub after: u64,
+}
+
+/// A store.
+#[derive(Clone, Debug)]
+pub struct Store<M: StoreMemory, D> {
+    index: Index<M::Slots, M::Buckets>,
+    claims: Claims<M::Claims, M::Buckets>,
+    medium: D,
+}
+
+impl<M: StoreMemory, D: Medium> Store<M, D> {
+    /// Begins with an index, which may have been restored.
+    pub const fn new(
+        index: Index<M::Slots, M::Buckets>,
+        claims: Claims<M::Claims, M::Buckets>,
+        medium: D,
+    ) -> Self {
+        Self {
+            index,
+            claims,
+            medium,
+        }
+    }
+
+    /// Returns the index.
+    pub const fn index(&self) -> &Index<M::Slots, M::Buckets> {
+        &self.index
+    }
+
+    /// Returns the claims, of which leases are some.
+    pub const fn claims(&self) -> &Claims<M::Claims, M::Buckets> {
+        &self.claims
+    }
+
+    /// Returns the medium.
+    pub const fn medium(&self) -> &D {
+        &self.medium
+    }
+
+    /// Returns the medium.
+    pub fn medium_mut(&mut self) -> &mut D {
+        &mut self.medium
+    }
+
+    /// A client begins: what the log has kept of its operations is known from now on.
+    ///
+    /// # Errors
+    ///
+    /// Returns that there is no room for it.
+    pub fn attach(&mut self, client: &mut Client<impl AsMut<[Lane]>>) -> Result<(), Errno> {
+        let attached = self.index.attach(client.name, &mut client.tickets);
+        attached.map_err(Refused::errno)
+    }
+
+    /// A client is gone for good: takes a step of forgetting its operations, from a slot on, at
+    /// first 0; returns where the next step begins, or `None` if that was the last one.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is waited for.
+    pub fn forget(
+        &mut self,
+        client: [u64; 2],
+        from: u32,
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<Option<u32>, Wait> {
+        let need = (Purpose::Reserved, 0, CHANGES_MAX);
+        self.prepare(need, with)?;
+        let step = (from, CHANGES_MAX);
+        Ok(self.index.forget(client, step, &mut self.medium))
+    }
+
+    /// Looks at bytes of an object, of one operation, under a lease if one is named: those of this
+    /// moment.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it does not, and the batch that has to be durable before this is said.
+    pub fn read(&mut self, (object, span): (ObjectId, &Span)) -> Result<Look, (Errno, u64)> {
+        let after = self.medium.changed_by(self.index.bit(object));
+        let reading = self.index.read(object, span);
+        let reading = reading.map_err(|refused| (refused.errno(), after))?;
+        for source in reading.parts().iter().filter_map(|part| part.source) {
+            self.medium.begin_read(&source.stored);
+        }
+        Ok(Look { reading, after })
+    }
+
+    /// A read has ended.
+    pub fn end_read(&mut self, reading: Reading) {
+        for source in reading.parts().iter().filter_map(|part| part.source) {
+            self.medium.end_read(&source.stored);
+        }
+        self.index.end_read(reading, &mut self.medium);
+    }
+
+    /// Returns the batch that has to be durable before something is said of an object.
+    pub fn after(&self, object: ObjectId) -> u64 {
+        self.medium.changed_by(self.index.bit(object))
+    }
+
+    fn prepare(
+        &mut self,
+        need: Need,
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<(), Wait> {
+        let index = &self.index;
+        self.medium.prepare(need, |slot| index.entry(slot), with)
+    }
+
+    /// Makes sure that there is room for an operation.
+    fn room(&mut self, need: Need, with: (&mut impl Actions, &impl Checksum)) -> Result<(), Stop> {
+        let (purpose, blocks, _) = need;
+        let (used, most) = self.medium.room();
+        let is_full = used.saturating_add(blocks as u64) > most;
+        if purpose == Purpose::Write && blocks > 0 && is_full {
+            // What was deleted makes room.
+            return Err(if self.index.is_reaping() {
+                Stop::Wait(Wait::Segment)
+            } else {
+                Stop::Refused(Errno::ENOSPC)
+            });
+        }
+        self.prepare(need, with).map_err(|wait| match wait {
+            Wait::Stopped | Wait::TooLong => Stop::Refused(Errno::EIO),
+            _ => Stop::Wait(wait),
+        })
+    }
+
+    /// Has blocks read before an operation changes something. They are those of this moment, so
+    /// others are read if they are elsewhere by then.
+    fn read_old(&mut self, op: &mut Op, old: [Option<Source>; OLD_MAX]) -> Result<(), Stop> {
+        if op.old == old {
+            return Ok(());
+        }
+        self.end_old(op);
+        for source in old.iter().flatten() {
+            self.index.pin(Some(source));
+            self.medium.begin_read(&source.stored);
+        }
+        op.old = old;
+        Err(Stop::Read)
+    }
+
+    fn end_old(&mut self, op: &mut Op) {
+        for source in core::mem::take(&mut op.old).into_iter().flatten() {
+            self.medium.end_read(&source.stored);
+            self.index.unpin(&source, &mut self.medium);
+        }
+    }
+
+    /// Takes the next step of a request that has begun.
+    pub fn step(
+        &mut self,
+        client: &mut Client<impl AsMut<[Lane]>>,
+        op: &mut Op,
+        (message, data): (&Message<'_>, &mut Data<'_>),
+        (actions, crc): (&mut impl Actions, &impl Checksum),
+    ) -> Step {
+        let done = self.carry_out(client, op, (message, data), (actions, crc));
+        let errno = match done {
+            Err(Stop::Read) => return Step::Read(op.old),
+            Err(Stop::Wait(wait)) => return Step::Wait(wait),
+            Err(Stop::Again) => return Step::Again,
+            Err(Stop::Refused(errno)) => Some(errno),
+            Ok(()) => None,
+        };
+        let after = match errno {
+            // It has seen what others have changed.
+            Some(_) => self.seen(&message.operation),
+            None => self.medium.last(),
+        };
+        let is_lease = matches!(message.operation, Operation::Lease { .. });
+        let outcome = Outcome {
+            errno: errno.map_or(0, Errno::get),
+            lease: if is_lease { op.claim } else { 0 },
+        };
+        self.end(op, is_lease, actions);
+        Step::Done(Done { outcome, after })
+    }
+
+    /// Takes a step of what is left to be done when nothing waits for it; returns whether more is.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is waited for.
+    pub fn reap(&mut self, with: (&mut impl Actions, &impl Checksum)) -> Result<bool, Wait> {
+        if !self.index.is_reaping() {
+            return Ok(false);
+        }
+        self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with)?;
+        Ok(self.index.reap(&mut self.medium))
+    }
+
+    /// Takes a step of the removal of what is behind the end of the object in a slot, as a restart
+    /// may have left it; returns whether more is left of it.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is waited for.
+    pub fn trim(
+        &mut self,
+        slot: u32,
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<bool, Wait> {
+        self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with)?;
+        Ok(!self.index.trim(slot, &mut self.medium))
+    }
+}
+
+impl<M: StoreMemory, L: LogMemory> Store<M, Logged<L>> {
+    /// Does what follows by itself, when something has ended or was changed. The user then lets
+    /// those requests take a step that wait for room, and answers those whose batch is durable.
+    pub fn settle(&mut self, with: (&mut impl Actions, &impl Checksum)) {
+        let index = &self.index;
+        self.medium.settle(|slot| index.entry(slot), with);
+    }
+
+    /// Moves what is used of a batch that was read to `column`.
+    pub fn collect(
+        &mut self,
+        from: (&mut Victim, &[u8]),
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Moved {
+        self.medium.collect(from, &mut self.index, with)
+    }
+}
