@@ -221,6 +221,7 @@ fn object(entry: &Entry) -> Result<Object, Malformed> {
         blocks: 0,
         life,
         is_shrinking: false,
+        is_recent: false,
     })
 }
 

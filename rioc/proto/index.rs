@@ -259,6 +259,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             blocks: 0,
             life,
             is_shrinking: false,
+            is_recent: true,
         };
         let number = self.slots.take(Slot::Object(object));
         let number = number.ok_or(Refused::NoSlots)?;
@@ -349,6 +350,29 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             changes.changed(number);
         }
         self.doomed != NONE
+    }
+
+    /// Chooses the object that is evicted next, from a slot on and around: one that was not used
+    /// since the last look. Returns the slot behind it as well.
+    pub fn oldest(&mut self, from: u32) -> Option<(ObjectId, u32)> {
+        let count = self.slots.count();
+        // In the first round all may have been used.
+        for slot in (from..count).chain(0..count).chain(0..count) {
+            let Some(object) = self.slots.object_mut(slot) else {
+                continue;
+            };
+            let was_recent = core::mem::take(&mut object.is_recent);
+            if object.life == Life::Linked && !was_recent {
+                return Some((object.id, slot.saturating_add(1)));
+            }
+        }
+        None
+    }
+
+    fn use_object(&mut self, number: u32) {
+        if let Some(object) = self.slots.object_mut(number) {
+            object.is_recent = true;
+        }
     }
 
     /// Returns the state of an object.

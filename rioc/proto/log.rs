@@ -69,6 +69,7 @@ pub use self::{
         Moved,
         Victim, //
     },
+    room::SEGMENTS_MIN,
 };
 
 /// The columns of memory: those of batches in flight, and one that is filled.

@@ -46,6 +46,8 @@ pub struct Object {
     /// Whether ranges are behind its end, as it was made shorter: it must not become longer before
     /// they are gone.
     pub is_shrinking: bool,
+    /// Whether it was used since eviction has looked at it.
+    pub is_recent: bool,
 }
 
 /// A range: blocks of an object that are blocks of an extent. Other blocks are holes.

@@ -10,6 +10,7 @@
 mod changing;
 mod claiming;
 mod copying;
+mod room;
 
 use ferro_proto::errno::Errno;
 use seglog::{
@@ -217,6 +218,8 @@ pub struct Look {
 /// A store.
 #[derive(Clone, Debug)]
 pub struct Store<M: StoreMemory, D> {
+    /// Slot at which eviction looks next; `None` if objects stay until they are deleted.
+    evicts_from: Option<u32>,
     index: Index<M::Slots, M::Buckets>,
     claims: Claims<M::Claims, M::Buckets>,
     medium: D,
@@ -230,10 +233,17 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         medium: D,
     ) -> Self {
         Self {
+            evicts_from: None,
             index,
             claims,
             medium,
         }
+    }
+
+    /// Objects that were not used lately go when there is no room. Only in memory: what was
+    /// acknowledged as durable stays.
+    pub fn evict_objects(&mut self) {
+        self.evicts_from = Some(0);
     }
 
     /// Returns the index.
@@ -320,47 +330,6 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     ) -> Result<(), Wait> {
         let index = &self.index;
         self.medium.prepare(need, |slot| index.entry(slot), with)
-    }
-
-    /// Makes sure that there is room for an operation.
-    fn room(&mut self, need: Need, with: (&mut impl Actions, &impl Checksum)) -> Result<(), Stop> {
-        let (purpose, blocks, _) = need;
-        let (used, most) = self.medium.room();
-        let is_full = used.saturating_add(blocks as u64) > most;
-        if purpose == Purpose::Write && blocks > 0 && is_full {
-            // What was deleted makes room.
-            return Err(if self.index.is_reaping() {
-                Stop::Wait(Wait::Segment)
-            } else {
-                Stop::Refused(Errno::ENOSPC)
-            });
-        }
-        self.prepare(need, with).map_err(|wait| match wait {
-            Wait::Stopped | Wait::TooLong => Stop::Refused(Errno::EIO),
-            _ => Stop::Wait(wait),
-        })
-    }
-
-    /// Has blocks read before an operation changes something. They are those of this moment, so
-    /// others are read if they are elsewhere by then.
-    fn read_old(&mut self, op: &mut Op, old: [Option<Source>; OLD_MAX]) -> Result<(), Stop> {
-        if op.old == old {
-            return Ok(());
-        }
-        self.end_old(op);
-        for source in old.iter().flatten() {
-            self.index.pin(Some(source));
-            self.medium.begin_read(&source.stored);
-        }
-        op.old = old;
-        Err(Stop::Read)
-    }
-
-    fn end_old(&mut self, op: &mut Op) {
-        for source in core::mem::take(&mut op.old).into_iter().flatten() {
-            self.medium.end_read(&source.stored);
-            self.index.unpin(&source, &mut self.medium);
-        }
     }
 
     /// Takes the next step of a request that has begun.

@@ -108,6 +108,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             return Err(Refused::TooLong);
         }
         let (number, object) = self.known(id)?;
+        self.use_object(number);
         let bytes = object.size.min(span.end()).saturating_sub(span.offset());
         let mut reading = Reading {
             size: object.size,
@@ -204,6 +205,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             Ok((number, _)) => number,
             Err(_) => self.add(id, (0, Life::Linked), changes)?,
         };
+        self.use_object(number);
         let blocks = span.blocks();
         self.cut(number, &blocks, u32::MAX, changes);
         // CAST: At most IO_BLOCKS_MAX.

@@ -87,6 +87,7 @@ impl<M: LogMemory> Logged<M> {
                 self.is_dumping = false;
                 self.start = dump.start();
                 self.dump = None;
+                self.is_blocked = false;
                 return;
             }
         }

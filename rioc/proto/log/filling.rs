@@ -189,7 +189,8 @@ impl<M: LogMemory> Medium for Logged<M> {
             self.is_blocked = true;
             return Err(Wait::Segment);
         }
-        self.is_blocked = false;
+        // Who moves may have room where who writes has none.
+        self.is_blocked = self.is_blocked && purpose != Purpose::Write;
         let is_open = |open: &Open<M>| open.body.has_room(blocks, changes);
         if self.open.as_ref().is_some_and(is_open) {
             return Ok(());

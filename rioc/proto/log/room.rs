@@ -4,7 +4,8 @@
 
 use seglog::collect::{
     reserve,
-    Purpose, //
+    Purpose,
+    RESERVE_MIN, //
 };
 
 use super::{
@@ -18,6 +19,9 @@ use super::{
 const CLOSED_MAX: usize = 4;
 /// The segments that are in use, or named as the next one, and one that is filled by what is moved.
 const IN_USE: usize = 3;
+
+/// The fewest segments of a log that takes writes.
+pub const SEGMENTS_MIN: u32 = RESERVE_MIN + (CLOSED_MAX + IN_USE) as u32 + 2;
 
 /// The knowledge of which segments may be written. A look goes through all of them; only a batch
 /// that begins a segment takes one away.

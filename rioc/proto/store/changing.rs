@@ -218,7 +218,12 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     ) -> Result<Option<u32>, Stop> {
         let edge = self.index.new_end(object, size);
         self.read_old(op, [edge.map(|edge| edge.old), None, None, None])?;
-        let need = (Purpose::Reserved, edge.is_some().into(), CHANGES_MAX);
+        // The block in which it ends may be shared, and is one more then.
+        let purpose = match edge {
+            Some(_) => Purpose::Write,
+            None => Purpose::Reserved,
+        };
+        let need = (purpose, edge.is_some().into(), CHANGES_MAX);
         self.room(need, (actions, crc))?;
         self.medium.begin();
         let stored = match (edge, data.blocks.first_mut()) {

@@ -34,6 +34,7 @@ fn object(low: u64, life: Life) -> Slot {
         blocks: 0,
         life,
         is_shrinking: false,
+        is_recent: false,
     })
 }
 

@@ -354,6 +354,7 @@ fn each_entry_has_its_bytes() {
         blocks: 0,
         life: Life::Hidden,
         is_shrinking: false,
+        is_recent: false,
     };
     let range = Range::new((1, 2), 3, (4, 5));
     let extent = Extent {

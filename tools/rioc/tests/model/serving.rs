@@ -43,6 +43,7 @@ use crate::{
         LANES,
         LIMITS, //
     },
+    world::id,
 };
 
 const EBUSY: u16 = 16;
@@ -275,7 +276,8 @@ fn memory_that_is_full_takes_what_was_deleted() {
     }
     assert_eq!(rig.errno(0, Ask::Write(7, 0, 1, true), 0), ENOSPC);
     assert_eq!(rig.errno(0, Ask::Write(1, 0, 8192, true), 0), ENOSPC);
-    assert_eq!(rig.errno(0, Ask::Truncate(1, 100), 0), 0);
+    assert_eq!(rig.errno(0, Ask::Truncate(1, 100), 0), ENOSPC);
+    assert_eq!(rig.errno(0, Ask::Truncate(1, 8192), 0), 0);
     assert_eq!(rig.errno(0, Ask::Delete(2), 0), 0);
     // It waits for what was deleted.
     let write = rig.request(0, Ask::Write(7, 0, 8192, true), 0);
@@ -290,6 +292,42 @@ fn memory_that_is_full_takes_what_was_deleted() {
     rig.store.medium_mut().pages.is_full = true;
     assert_eq!(rig.errno(0, Ask::Copy(1, 0, 50, 1, 4096, true), 0), ENOSPC);
     rig.check();
+}
+
+/// With `evict=objects` those go that were not used lately, and none that a client uses.
+#[test]
+fn objects_that_are_not_used_make_room() {
+    let mut rig = in_memory(200, 10, 1);
+    rig.store.evict_objects();
+    // In the first round, in which all were used, it is the first one.
+    for object in [9, 0, 1, 2, 3] {
+        assert_eq!(rig.errno(0, Ask::Write(object, 0, 8192, true), 0), 0);
+    }
+    let has = |rig: &Rig<_>, object: u64| -> bool {
+        let rig: &Rig<Ram<Heap>> = rig;
+        rig.store.index().stat(id(object)).is_ok()
+    };
+    for round in 10..60 {
+        let lease = rig.ask(2, Ask::Lease(3, 0, 1, false), 0).lease;
+        rig.begin_read(0, 0, 8192);
+        rig.end_read(0);
+        // What is evicted goes in steps, as what is deleted.
+        let write = rig.request(1, Ask::Write(round, 0, 8192, true), 0);
+        let write = rig.send(write).unwrap();
+        rig.step(write);
+        let reaped = rig.store.reap((&mut rig.begun, &crate::disk::Crc));
+        assert_eq!(reaped, Ok(false));
+        assert_eq!(rig.answer_of(write).errno, 0);
+        assert!(has(&rig, 0) && has(&rig, 3) && has(&rig, round));
+        assert_eq!(rig.store.index().usage().objects, 5);
+        assert_eq!(rig.errno(2, Ask::Release, lease), 0);
+    }
+    // The only object that is left is the one that is written.
+    let mut rig = in_memory(200, 4, 1);
+    rig.store.evict_objects();
+    assert_eq!(rig.errno(0, Ask::Write(1, 0, 16384, true), 0), 0);
+    assert_eq!(rig.errno(0, Ask::Write(1, 16384, 4096, true), 0), ENOSPC);
+    assert!(has(&rig, 1));
 }
 
 /// A log that is full says so, and no write waits for good; what was there is there.
