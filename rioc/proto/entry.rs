@@ -27,6 +27,7 @@ use super::{
     slot::{
         Blocks,
         Extent,
+        InFile,
         Kept,
         Life,
         Object,
@@ -59,7 +60,8 @@ const TICKET: u8 = 4;
 struct ObjectWire {
     kind: u8,
     life: u8,
-    reserved: [u8; 6],
+    reserved: [u8; 2],
+    backed: U32,
     size: U64,
     high: U64,
     low: U64,
@@ -72,7 +74,8 @@ struct RangeWire {
     kind: u8,
     first: u8,
     blocks: u8,
-    reserved: u8,
+    /// 1 if it is in the file of its object, else 0.
+    is_clean: u8,
     object: U32,
     block: U32,
     extent: U32,
@@ -119,7 +122,8 @@ pub fn entry(slot: &Slot) -> Entry {
                     Life::Hidden => 1,
                     Life::Doomed => 2,
                 },
-                reserved: [0; 6],
+                reserved: [0; 2],
+                backed: U32::new(object.backed),
                 size: U64::new(object.size),
                 high: U64::new(object.id.high),
                 low: U64::new(object.id.low),
@@ -131,6 +135,7 @@ pub fn entry(slot: &Slot) -> Entry {
                 kind: RANGE,
                 first: range.first,
                 blocks: range.blocks,
+                is_clean: u8::from(range.in_file == InFile::Clean),
                 object: U32::new(range.object),
                 block: U32::new(range.block),
                 extent: U32::new(range.extent),
@@ -222,6 +227,9 @@ fn object(entry: &Entry) -> Result<Object, Malformed> {
         life,
         is_shrinking: false,
         is_recent: false,
+        backed: wire.backed.get(),
+        is_cut: false,
+        is_leaving: false,
     })
 }
 
@@ -235,11 +243,12 @@ fn range(entry: &Entry) -> Result<Range, Malformed> {
     if !is_blocks(wire.blocks) || end.is_none() {
         return Err(Malformed);
     }
-    Ok(Range::new(
-        (wire.object.get(), wire.block.get()),
-        wire.extent.get(),
-        (wire.first, wire.blocks),
-    ))
+    let place = (wire.object.get(), wire.block.get());
+    let mut range = Range::new(place, wire.extent.get(), (wire.first, wire.blocks));
+    if wire.is_clean == 1 {
+        range.in_file = InFile::Clean;
+    }
+    Ok(range)
 }
 
 fn ticket(entry: &Entry) -> Result<Kept, Malformed> {

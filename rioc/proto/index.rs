@@ -33,6 +33,7 @@ use super::{
     span::ObjectId, //
 };
 
+mod backing;
 mod copying;
 mod data;
 mod moving;
@@ -42,6 +43,10 @@ mod size;
 mod tickets;
 
 pub use self::{
+    backing::{
+        Fetch,
+        Leaving, //
+    },
     copying::{
         CopyEdge,
         CopyEdges,
@@ -158,6 +163,10 @@ pub struct Index<S, B> {
     doomed: u32,
     usage: Usage,
     key: [u64; 2],
+    /// Objects have files.
+    is_backed: bool,
+    /// The times that something was cut off objects, or dropped, by a hash of their names.
+    cuts: [u32; 64],
 }
 
 impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
@@ -171,6 +180,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             doomed: NONE,
             usage: Usage::default(),
             key,
+            is_backed: false,
+            cuts: [0; 64],
         }
     }
 
@@ -260,6 +271,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             life,
             is_shrinking: false,
             is_recent: true,
+            backed: 0,
+            is_cut: self.is_backed,
+            is_leaving: false,
         };
         let number = self.slots.take(Slot::Object(object));
         let number = number.ok_or(Refused::NoSlots)?;
@@ -287,6 +301,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let Some(object) = self.slots.object(number).copied() else {
             return;
         };
+        self.count_cut(object.id);
         if object.life == Life::Linked {
             let bucket = self.bucket(object.id);
             let before = self
@@ -344,6 +359,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             return false;
         };
         if self.cut(number, &(0..u32::MAX), STEP_RANGES, changes) {
+            if self.file_to_remove().is_some() {
+                return false;
+            }
             self.doomed = next;
             self.slots.give_back(number);
             self.usage.objects = self.usage.objects.saturating_sub(1);

@@ -48,6 +48,24 @@ pub struct Object {
     pub is_shrinking: bool,
     /// Whether it was used since eviction has looked at it.
     pub is_recent: bool,
+    /// The blocks that its file is meant for where there is no range.
+    pub backed: u32,
+    /// Whether the file may have something behind these.
+    pub is_cut: bool,
+    /// Whether blocks of it are on their way to its file.
+    pub is_leaving: bool,
+}
+
+/// The knowledge that the file of an object has of a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum InFile {
+    /// Nothing.
+    #[default]
+    Dirty,
+    /// The blocks are on their way, and may be there in part.
+    Leaving,
+    /// The blocks are there, and durable.
+    Clean,
 }
 
 /// A range: blocks of an object that are blocks of an extent. Other blocks are holes.
@@ -57,7 +75,7 @@ pub struct Range {
     pub object: u32,
     /// The first block in the object.
     pub block: u32,
-    /// The extent.
+    /// The extent; [`NONE`] of zeroes over something else in the file.
     pub extent: u32,
     /// The first block in the extent.
     pub first: u8,
@@ -71,6 +89,8 @@ pub struct Range {
     pub previous: u32,
     /// The range behind it that refers to the same extent.
     pub next: u32,
+    /// The knowledge that the file of its object has of it.
+    pub in_file: InFile,
 }
 
 impl Range {
@@ -86,6 +106,7 @@ impl Range {
             right: NONE,
             previous: NONE,
             next: NONE,
+            in_file: InFile::Dirty,
         }
     }
 

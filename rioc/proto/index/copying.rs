@@ -21,6 +21,7 @@ use super::{
             BLOCK_BYTES, //
         },
     },
+    backing::ZEROES_MAX,
     data::{
         edge_blocks,
         is_rest_empty,
@@ -186,7 +187,12 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             None => Some(0),
         };
         replaced.ok_or(too_many)?;
-        let mut needed = read.saturating_add(1);
+        // What becomes a hole must not be what its file has.
+        let zeroes = self.zeroes(&plan, read);
+        if read.saturating_add(zeroes) > COPY_RANGES_MAX {
+            return Err(too_many);
+        }
+        let mut needed = read.saturating_add(zeroes).saturating_add(1);
         for (edge, stored) in plan.edges.iter().zip(stored) {
             if edge.is_some() {
                 stored.ok_or(Refused::NoPlace)?;
@@ -206,6 +212,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             COPY_RANGES_MAX,
             changes,
         )?;
+        self.cover(number, &cut, changes)?;
         for (edge, stored) in plan.edges.iter().zip(stored) {
             if let Some((edge, stored)) = edge.as_ref().zip(stored) {
                 let block = edge.written.block;
@@ -216,6 +223,19 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         }
         self.lengthen(number, plan.written.end(), changes);
         Ok(())
+    }
+
+    /// Returns how many ranges of zeroes a copy may need, with so many others.
+    fn zeroes(&self, plan: &Plan, read: u32) -> u32 {
+        let backed = plan
+            .destination
+            .and_then(|number| self.slots.object(number));
+        let backed = backed.map_or(0, |object| object.backed);
+        let blocks = backed.saturating_sub(plan.to).min(plan.blocks);
+        if blocks == 0 {
+            return 0;
+        }
+        read.saturating_add(1).saturating_add(blocks / ZEROES_MAX)
     }
 
     /// Shares the ranges between two blocks of an object, `max` of them at most; returns the block

@@ -9,6 +9,7 @@ use super::{
         slot::{
             Blocks as Taken,
             Extent,
+            InFile,
             Memory,
             Range,
             Slot,
@@ -40,7 +41,11 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     }
 
     /// Adds a range, of blocks that the object does not have.
-    fn insert(&mut self, range: Range, changes: &mut impl Changes) -> Result<(), Refused> {
+    pub(super) fn insert(
+        &mut self,
+        range: Range,
+        changes: &mut impl Changes,
+    ) -> Result<(), Refused> {
         let number = self.slots.take(Slot::Range(range));
         let number = number.ok_or(Refused::NoSlots)?;
         let seed = self.seed();
@@ -88,7 +93,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     }
 
     /// Removes a range.
-    fn remove(&mut self, number: u32, range: &Range, changes: &mut impl Changes) {
+    pub(super) fn remove(&mut self, number: u32, range: &Range, changes: &mut impl Changes) {
         let seed = self.seed();
         let root = self.slots.object(range.object).map(|object| object.root);
         let root = tree::remove(&mut self.slots, root.unwrap_or(NONE), number, seed);
@@ -150,7 +155,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
                         range.first.saturating_add(skipped),
                         range.blocks.saturating_sub(skipped),
                     );
-                    let rest = Range::new((object, blocks.end), range.extent, of_extent);
+                    let mut rest = Range::new((object, blocks.end), range.extent, of_extent);
+                    if range.in_file == InFile::Clean {
+                        rest.in_file = InFile::Clean;
+                    }
                     // The caller has seen that a slot is free. Until then the rest is used.
                     let _ = self.insert(rest, changes);
                     self.narrow(number, &(range.block..blocks.start), changes);

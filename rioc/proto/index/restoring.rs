@@ -9,6 +9,7 @@ use ferro_proto::errno::Errno;
 use super::{
     super::{
         slot::{
+            InFile,
             Life,
             Memory,
             Object,
@@ -37,6 +38,8 @@ pub enum Damage {
     Name(u32),
     /// An extent that no range refers to.
     Unused(u32),
+    /// A range that is called clean, of blocks that the file of its object is not meant for.
+    NotInFile(u32),
 }
 
 impl Damage {
@@ -54,6 +57,7 @@ impl fmt::Display for Damage {
             Self::Overlap(slot) => write!(f, "range in slot {slot} overlaps another one"),
             Self::Name(slot) => write!(f, "object in slot {slot} has the name of another one"),
             Self::Unused(slot) => write!(f, "extent in slot {slot} has no range"),
+            Self::NotInFile(slot) => write!(f, "range in slot {slot} is in no file"),
         }
     }
 }
@@ -75,6 +79,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             doomed: NONE,
             usage: Usage::default(),
             key,
+            is_backed: false,
+            cuts: [0; 64],
         };
         for number in 0..index.slots.count() {
             match index.slots.get(number).copied() {
@@ -124,7 +130,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let end = range.first.checked_add(range.blocks);
         let extent = self.slots.extent(range.extent);
         let is_in = |blocks: u8| end.is_some_and(|end| end <= blocks);
-        if !extent.is_some_and(|extent| is_in(extent.blocks)) {
+        let is_zeroes = range.extent == NONE;
+        if !is_zeroes && !extent.is_some_and(|extent| is_in(extent.blocks)) {
             return Err(Damage::NoExtent(number));
         }
         self.refer(number, range.extent);
@@ -136,6 +143,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let root = tree::insert(&mut self.slots, object.root, number, seed);
         // CAST: At most the blocks of the largest object.
         let end = object.size.div_ceil(BLOCK_BYTES) as u32;
+        let is_clean = range.in_file == InFile::Clean;
+        if is_clean && range.block < end && range.end() > object.backed {
+            return Err(Damage::NotInFile(number));
+        }
         if let Some(object) = self.slots.object_mut(range.object) {
             object.root = root;
             object.blocks = object.blocks.saturating_add(range.blocks.into());

@@ -77,6 +77,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             object.is_shrinking |= size < object.size;
             object.size = size;
         }
+        if size < before.size {
+            self.cut_file(number, size);
+        }
         changes.changed(number);
         if let Some((block, stored)) = end {
             let end = block.saturating_add(1);

@@ -12,6 +12,7 @@ use rioc::proto::{
     slot::{
         Blocks,
         Extent,
+        InFile,
         Kept,
         Life,
         Object,
@@ -35,11 +36,20 @@ fn object(low: u64, life: Life) -> Slot {
         life,
         is_shrinking: false,
         is_recent: false,
+        backed: 0,
+        is_cut: false,
+        is_leaving: false,
     })
 }
 
 fn range(object: u32, block: u32, extent: u32, (first, blocks): (u8, u8)) -> Slot {
     Slot::Range(Range::new((object, block), extent, (first, blocks)))
+}
+
+fn clean(object: u32, block: u32, extent: u32) -> Slot {
+    let mut range = Range::new((object, block), extent, (0, 1));
+    range.in_file = InFile::Clean;
+    Slot::Range(range)
 }
 
 fn extent(blocks: u8) -> Slot {
@@ -85,6 +95,8 @@ fn what_does_not_fit_is_named() {
             Damage::NoExtent(1),
         ),
         (vec![one, extent(2)], Damage::Unused(1)),
+        // The file of object 0 is meant for no block.
+        (vec![one, clean(0, 0, 2), extent(2)], Damage::NotInFile(1)),
         (
             vec![
                 one,
@@ -130,6 +142,7 @@ fn each_byte_of_an_entry_counts() {
         object(1, Life::Linked),
         range(1, 2, 3, (4, 5)),
         extent(6),
+        clean(1, 2, 3),
         Slot::Ticket(Kept {
             client: [1, 2],
             word: 3 << 16,

@@ -19,6 +19,7 @@ use rioc::proto::{
     slot::{
         Blocks,
         Extent,
+        InFile,
         Kept,
         Life,
         Object,
@@ -338,6 +339,21 @@ fn each_answer_has_its_bytes() {
     assert_eq!(ReadHead::parse(bytes.as_bytes(), &asked), Ok(read));
 }
 
+/// A hidden object, of which blocks are in a file.
+const OBJECT: Object = Object {
+    id: ID,
+    size: 0x1234,
+    root: NONE,
+    next: NONE,
+    blocks: 0,
+    life: Life::Hidden,
+    is_shrinking: false,
+    is_recent: false,
+    backed: 0x0605,
+    is_cut: false,
+    is_leaving: false,
+};
+
 /// Operation 2 of lane 3.
 const KEPT: Kept = Kept {
     client: [0x0102_0304_0506_0708, 10],
@@ -346,17 +362,11 @@ const KEPT: Kept = Kept {
 
 #[test]
 fn each_entry_has_its_bytes() {
-    let object = Object {
-        id: ID,
-        size: 0x1234,
-        root: NONE,
-        next: NONE,
-        blocks: 0,
-        life: Life::Hidden,
-        is_shrinking: false,
-        is_recent: false,
-    };
     let range = Range::new((1, 2), 3, (4, 5));
+    let clean = Range {
+        in_file: InFile::Clean,
+        ..range
+    };
     let extent = Extent {
         stored: Stored {
             place: 0x0102_0304_0506_0708,
@@ -377,14 +387,19 @@ fn each_entry_has_its_bytes() {
     for (slot, restored, expected) in [
         (Slot::Free(7), Slot::Free(NONE), format!("{zeroes}{zeroes}")),
         (
-            Slot::Object(object),
-            Slot::Object(object),
-            format!("01010000000000003412000000000000{id}"),
+            Slot::Object(OBJECT),
+            Slot::Object(OBJECT),
+            format!("01010000050600003412000000000000{id}"),
         ),
         (
             Slot::Range(range),
             Slot::Range(range),
             format!("02040500010000000200000003000000{zeroes}"),
+        ),
+        (
+            Slot::Range(clean),
+            Slot::Range(clean),
+            format!("02040501010000000200000003000000{zeroes}"),
         ),
         (
             Slot::Extent(used),

@@ -115,19 +115,19 @@ fn live_all(lives: u64, has_cache: bool) {
 
 #[test]
 fn what_was_answered_is_there_after_every_crash() {
-    live_all(300, false);
+    live_all(150, false);
 }
 
 #[test]
 fn what_was_answered_is_there_after_every_crash_of_a_cache() {
-    live_all(300, true);
+    live_all(150, true);
 }
 
 /// What the newer slot of the superblock knew is not given up without a word.
 #[test]
 fn a_damaged_slot_of_the_superblock_is_told() {
     let (mut told, mut harmless) = (0, 0);
-    for seed in 0..600 {
+    for seed in 0..300 {
         let mut rig = Rig::on_log(SLOTS[0], seed + 77, (true, Fault::None));
         for _ in 0..rig.random.below(150) {
             let ask = ask(&mut rig.random, 6);

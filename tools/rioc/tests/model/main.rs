@@ -13,6 +13,7 @@
 )]
 
 mod assembly;
+mod backing;
 mod chains;
 mod claims;
 mod clients;

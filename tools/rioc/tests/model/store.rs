@@ -96,6 +96,13 @@ impl Storage for Store {
     }
 }
 
+impl Store {
+    /// A crash leaves these extents.
+    pub(crate) fn keep(&mut self, places: &[u64]) {
+        self.extents.retain(|place, _| places.contains(place));
+    }
+}
+
 impl Changes for Store {
     fn changed(&mut self, slot: u32) {
         self.changed.push(slot);

@@ -32,7 +32,7 @@ use crate::store::{
 
 impl<S: Storage> World<S> {
     /// Compares all objects of an index with the arrays.
-    pub(super) fn compare(&self, index: &mut Memory) {
+    pub(crate) fn compare(&self, index: &mut Memory) {
         let mut ends = Store::default();
         for (object, bytes) in &self.objects {
             let stat = index.stat(*object).unwrap();

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files of objects: what is in them, what is on its way, and what may be dropped here.
+//!
+//! A file is meant for the blocks below `backed` that have no range. It is written by one job at a
+//! time: the blocks of some ranges, after it was cut where it may have something that its object
+//! does not have any more. A range is clean when the file was synced after that, and it is still
+//! the one that was written.
+
+use core::ops::Range as Blocks;
+
+use super::{
+    super::{
+        slot::{
+            InFile,
+            Life,
+            Memory,
+            Range,
+            Slot,
+            Stored,
+            NONE, //
+        },
+        span::{
+            ObjectId,
+            Span,
+            BLOCK_BYTES,
+            IO_BLOCKS_MAX, //
+        },
+    },
+    data::{
+        Part,
+        Source, //
+    },
+    Changes,
+    Index,
+    Refused,
+    STEP_RANGES, //
+};
+
+/// The blocks of a range of zeroes at most.
+pub(super) const ZEROES_MAX: u32 = u8::MAX as u32;
+/// The ranges that one job writes at most.
+const PARTS_MAX: usize = 8;
+
+/// Blocks that are in a file only, and are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The object.
+    pub object: ObjectId,
+    /// The first block.
+    pub block: u32,
+    /// The number of blocks.
+    pub blocks: u32,
+    cuts: u32,
+}
+
+/// A job: blocks that go to the file of an object. Their extents are pinned.
+#[derive(Debug)]
+#[must_use = "its extents are pinned"]
+pub struct Leaving {
+    /// The object.
+    pub object: ObjectId,
+    /// The block at which the file is cut before anything is written to it.
+    pub cut_at: Option<u32>,
+    /// The size that the file gets at last.
+    pub size: u64,
+    number: u32,
+    parts: [Part; PARTS_MAX],
+    count: usize,
+}
+
+impl Leaving {
+    /// Returns where the blocks are that are written.
+    pub fn parts(&self) -> &[Part] {
+        self.parts.get(..self.count).unwrap_or_default()
+    }
+}
+
+impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
+    /// Objects have files from now on, which may have anything behind what is known of them.
+    pub fn back(&mut self) {
+        self.is_backed = true;
+        for number in 0..self.slots.count() {
+            if let Some(object) = self.slots.object_mut(number) {
+                object.is_cut = true;
+            }
+        }
+    }
+
+    /// Adds an object of which there is a file, when the store begins.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it is not added.
+    pub fn adopt(
+        &mut self,
+        (id, size): (ObjectId, u64),
+        changes: &mut impl Changes,
+    ) -> Result<(), Refused> {
+        if self.find(id).is_some() {
+            return Err(Refused::Exists);
+        }
+        let number = self.add(id, (size, Life::Linked), changes)?;
+        if let Some(object) = self.slots.object_mut(number) {
+            // CAST: At most the blocks of the largest object.
+            object.backed = size.div_ceil(BLOCK_BYTES) as u32;
+        }
+        Ok(())
+    }
+
+    fn cuts(&self, id: ObjectId) -> u32 {
+        let place = self.bit(id).trailing_zeros() as usize;
+        self.cuts.get(place).copied().unwrap_or_default()
+    }
+
+    /// Counts that something is cut off an object, or dropped: what is being fetched may be other
+    /// bytes.
+    pub(super) fn count_cut(&mut self, id: ObjectId) {
+        let place = self.bit(id).trailing_zeros() as usize;
+        if let Some(cuts) = self.cuts.get_mut(place) {
+            *cuts = cuts.wrapping_add(1);
+        }
+    }
+
+    /// An object is shorter: what its file has behind the end never comes back.
+    pub(super) fn cut_file(&mut self, number: u32, size: u64) {
+        let is_backed = self.is_backed;
+        let Some(object) = self.slots.object_mut(number) else {
+            return;
+        };
+        // CAST: At most the blocks of the largest object.
+        object.backed = object.backed.min(size.div_ceil(BLOCK_BYTES) as u32);
+        object.is_cut |= is_backed;
+        let id = object.id;
+        self.count_cut(id);
+    }
+
+    /// Has holes be zeroes where the file of an object may have something else.
+    pub(super) fn cover(
+        &mut self,
+        number: u32,
+        blocks: &Blocks<u32>,
+        changes: &mut impl Changes,
+    ) -> Result<(), Refused> {
+        let is_backed = self.is_backed;
+        let Some(object) = self.slots.object_mut(number) else {
+            return Ok(());
+        };
+        // What is on its way may be one of them.
+        object.is_cut |= is_backed;
+        let end = blocks.end.min(object.backed);
+        let mut block = blocks.start;
+        while block < end {
+            let next = self.range_in(number, block..end);
+            let start = next.map_or(end, |(_, range)| range.block.max(block));
+            let zeroes = start.saturating_sub(block).min(ZEROES_MAX);
+            if zeroes == 0 {
+                block = next.map_or(end, |(_, range)| range.end());
+                continue;
+            }
+            // CAST: At most ZEROES_MAX.
+            let range = Range::new((number, block), NONE, (0, zeroes as u8));
+            self.insert(range, changes)?;
+            block = block.saturating_add(zeroes);
+        }
+        Ok(())
+    }
+
+    /// Returns blocks that are in the file only, the first ones of some bytes: they are fetched
+    /// before the bytes are read, or written in part.
+    pub fn missing(&self, id: ObjectId, span: &Span) -> Option<Fetch> {
+        let (number, object) = self.known(id).ok()?;
+        let blocks = span.blocks();
+        let end = blocks.end.min(object.backed);
+        let mut block = blocks.start;
+        while block < end {
+            let next = self.range_at(number, block);
+            let start = next.map_or(end, |(_, range)| range.block.max(block).min(end));
+            if start > block {
+                let most = IO_BLOCKS_MAX as u32;
+                return Some(Fetch {
+                    object: id,
+                    block,
+                    blocks: start.saturating_sub(block).min(most),
+                    cuts: self.cuts(id),
+                });
+            }
+            block = next.map_or(end, |(_, range)| range.end());
+        }
+        None
+    }
+
+    /// Blocks were fetched, and are stored. Returns whether they are used: something else may be
+    /// there meanwhile, and what is still missing is fetched again.
+    ///
+    /// # Errors
+    ///
+    /// Returns that there is no room.
+    pub fn fetched(
+        &mut self,
+        fetch: &Fetch,
+        stored: Stored,
+        changes: &mut impl Changes,
+    ) -> Result<bool, Refused> {
+        let Ok((number, _)) = self.known(fetch.object) else {
+            return Ok(false);
+        };
+        let end = fetch.block.saturating_add(fetch.blocks);
+        let is_other = self.range_in(number, fetch.block..end).is_some();
+        if fetch.cuts != self.cuts(fetch.object) || is_other {
+            return Ok(false);
+        }
+        self.require(super::ranges::STORE_SLOTS)?;
+        // CAST: At most IO_BLOCKS_MAX.
+        let blocks = fetch.blocks as u8;
+        self.store((number, fetch.block), (stored, blocks), changes)?;
+        if let Some((range, _)) = self.range_at(number, fetch.block) {
+            self.set_in_file(range, InFile::Clean, changes);
+        }
+        Ok(true)
+    }
+
+    fn set_in_file(&mut self, number: u32, in_file: InFile, changes: &mut impl Changes) {
+        if let Some(range) = self.slots.range_mut(number) {
+            range.in_file = in_file;
+            changes.changed(number);
+        }
+    }
+
+    /// Begins a job for an object, of what is dirty from a block on; there is no other job. It has
+    /// no blocks if none is dirty.
+    ///
+    /// # Errors
+    ///
+    /// Returns that there is no such object.
+    pub fn leave(
+        &mut self,
+        (id, from): (ObjectId, u32),
+        changes: &mut impl Changes,
+    ) -> Result<Leaving, Refused> {
+        let (number, object) = self.known(id)?;
+        let mut leaving = Leaving {
+            object: id,
+            cut_at: object.is_cut.then_some(object.backed),
+            size: object.size,
+            number,
+            parts: [Part::default(); PARTS_MAX],
+            count: 0,
+        };
+        if let Some(object) = self.slots.object_mut(number) {
+            (object.is_cut, object.is_leaving) = (false, true);
+        }
+        let mut block = from;
+        while let Some((slot, range)) = self.range_at(number, block) {
+            block = range.end();
+            if range.in_file == InFile::Clean {
+                continue;
+            }
+            let Some(part) = leaving.parts.get_mut(leaving.count) else {
+                break;
+            };
+            *part = Part {
+                block: range.block,
+                blocks: range.blocks.into(),
+                source: self.source(number, range.block),
+            };
+            leaving.count = leaving.count.saturating_add(1);
+            let source: Option<Source> = part.source;
+            self.pin(source.as_ref());
+            self.set_in_file(slot, InFile::Leaving, changes);
+        }
+        Ok(leaving)
+    }
+
+    /// A job has ended: what it has written is clean if the file was synced after that
+    /// (`is_synced`), else it is dirty as before.
+    pub fn left(&mut self, leaving: &Leaving, is_synced: bool, changes: &mut impl Changes) {
+        let object = self.slots.object(leaving.number).copied();
+        let object = object.filter(|object| object.is_leaving && object.id == leaving.object);
+        let is_cut = object.is_some_and(|object| object.is_cut);
+        let ends = leaving
+            .parts()
+            .iter()
+            .map(|part| part.block.saturating_add(part.blocks));
+        let mut backed = object.map_or(0, |object| object.backed);
+        if is_synced && !is_cut {
+            backed = ends.fold(backed, u32::max);
+        }
+        if let Some(object) = self.slots.object_mut(leaving.number) {
+            if object.is_leaving {
+                (object.backed, object.is_leaving) = (backed, false);
+                object.is_cut |= !is_synced;
+                changes.changed(leaving.number);
+            }
+        }
+        for part in leaving.parts() {
+            if object.is_some() {
+                self.part_left((leaving.number, part), (is_synced, backed), changes);
+            }
+            if let Some(source) = &part.source {
+                self.unpin(source, changes);
+            }
+        }
+    }
+
+    /// Marks what is still there of a range that was written.
+    fn part_left(
+        &mut self,
+        (number, part): (u32, &Part),
+        (is_synced, backed): (bool, u32),
+        changes: &mut impl Changes,
+    ) {
+        let end = part.block.saturating_add(part.blocks);
+        let mut block = part.block;
+        while let Some((slot, range)) = self.range_in(number, block..end) {
+            block = range.end();
+            // A range that is new is dirty.
+            if range.in_file == InFile::Leaving {
+                let is_clean = is_synced && range.end() <= backed;
+                let in_file = if is_clean {
+                    InFile::Clean
+                } else {
+                    InFile::Dirty
+                };
+                self.set_in_file(slot, in_file, changes);
+            }
+        }
+    }
+
+    /// Drops the blocks of an extent, in a slot, that are in the files of all objects that have
+    /// them; returns whether it did.
+    pub fn drop_clean(&mut self, number: u32, changes: &mut impl Changes) -> bool {
+        let extent = self.slots.extent(number).copied();
+        let is_droppable = |references: u32| references > 0 && references <= STEP_RANGES;
+        let extent = extent.filter(|e| e.pins == 0 && is_droppable(e.references));
+        let Some(extent) = extent else {
+            return false;
+        };
+        let mut next = extent.ranges;
+        while let Some(range) = self.slots.range(next) {
+            if range.in_file != InFile::Clean {
+                return false;
+            }
+            next = range.next;
+        }
+        let mut next = extent.ranges;
+        while let Some(range) = self.slots.range(next).copied() {
+            if let Some(object) = self.slots.object(range.object) {
+                let id = object.id;
+                self.count_cut(id);
+            }
+            self.remove(next, &range, changes);
+            next = range.next;
+        }
+        true
+    }
+
+    /// Returns the object without a name whose file is to be removed before it is gone; of one
+    /// whose name another object has the file is that one's.
+    pub fn file_to_remove(&self) -> Option<ObjectId> {
+        let object = self.slots.object(self.doomed)?;
+        let has_file = self.is_backed && (object.is_cut || object.backed > 0 || object.is_leaving);
+        let is_alone = has_file && object.root == NONE && self.find(object.id).is_none();
+        is_alone.then_some(object.id)
+    }
+
+    /// The file of [`Self::file_to_remove`] was removed, and that is durable.
+    pub fn file_removed(&mut self, id: ObjectId, changes: &mut impl Changes) {
+        if self.file_to_remove() == Some(id) {
+            if let Some(object) = self.slots.object_mut(self.doomed) {
+                (object.backed, object.is_cut, object.is_leaving) = (0, false, false);
+                changes.changed(self.doomed);
+            }
+        }
+    }
+}
