@@ -13,15 +13,19 @@
 //! | [`message`] | requests of clients |
 //! | [`answer`] | answers of the server |
 //! | [`entry`] | what a log keeps of a slot |
-//! | [`slot`] | the slots of the index: objects, ranges, extents |
+//! | [`slot`] | the slots of the index: objects, ranges, extents, tickets |
 //! | [`tree`] | the ranges of an object, in their order |
-//! | [`index`] | objects: create, write, read, copy, truncate, delete, list, restore |
+//! | [`index`] | objects: create, write, read, copy, truncate, delete, list, restore; their files |
 //! | [`body`] | what a batch of a log has of operations |
 //! | [`claim`] | operations in flight, and leases |
 //! | [`limits`] | what a client may have at a time |
 //! | [`ticket`] | operations that are sent again |
+//! | [`medium`] | where blocks are: pages of memory, or a log |
+//! | [`log`] | the log: batches, dumps, room, collecting, assembly |
+//! | [`store`] | a store: what clients ask, carried out on the index and the medium |
 //!
-//! `Documentation/decisions/0035-an-object-is-slots.md` has the reasons.
+//! `Documentation/decisions/0035-an-object-is-slots.md` has the reasons, and `0041` beside it those
+//! of the last three.
 
 #![forbid(unsafe_code)]
 

@@ -294,8 +294,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         Ok(self.index.forget(client, step, &mut self.medium))
     }
 
-    /// Looks at bytes of an object, of one operation, under a lease if one is named: those of this
-    /// moment.
+    /// Begins a read of bytes of an object, of one operation that has begun: those of this moment.
     ///
     /// # Errors
     ///
