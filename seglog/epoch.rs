@@ -156,55 +156,91 @@ pub fn choose(held: &Held) -> Result<Choice, NoQuorum> {
 ///
 /// Returns that there is none.
 fn choose_by(held: &Held, quorum: usize) -> Result<Choice, NoQuorum> {
-    let with = |test: &dyn Fn(&Epoch) -> bool| -> Members {
-        let each = (0..MEMBERS).zip(held);
-        each.filter(|(_, epoch)| epoch.as_ref().is_some_and(test))
-            .map(|(member, _)| member)
-            .collect()
-    };
-    let possible = held.iter().flatten().filter_map(|epoch| {
-        let in_sync = with(&|_| true).minus(epoch.failed);
-        let holders = with(&|other| other == epoch).and(in_sync);
-        let behind = with(&|other| other != epoch && other.id == epoch.parent).and(in_sync);
-        let current = holders.or(behind);
-        let is_possible =
-            current.count() >= quorum && (holders.count() >= quorum || current == in_sync);
-        is_possible.then_some(Choice {
-            epoch: *epoch,
-            in_sync: current,
-            behind,
-            incarnation: 0,
-        })
-    });
-    let newest =
-        possible.max_by_key(|choice| (choice.epoch.incarnation, choice.epoch.failed.count()));
-    let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
-    match newest {
-        Some(choice) => Ok(Choice {
-            incarnation: incarnations.max().unwrap_or_default(),
-            ..choice
-        }),
-        None => Err(NoQuorum {
-            present: with(&|_| true),
-        }),
-    }
+    let each = held.iter().flatten();
+    let choices = each.filter_map(|epoch| possible(held, epoch, quorum));
+    newest(choices).ok_or(NoQuorum {
+        present: those(held, |_| true),
+    })
 }
 
-/// Chooses an epoch as [`choose_by`] does. If there is none, the one member of which a slot may
-/// hide a newer superblock does not count: of the others one may have been told an epoch before the
-/// power failed, to which it cannot agree.
+/// Returns the members that hold an epoch for which `test` holds.
+fn those(held: &Held, test: impl Fn(&Epoch) -> bool) -> Members {
+    let each = (0..MEMBERS).zip(held);
+    each.filter(|(_, epoch)| epoch.as_ref().is_some_and(&test))
+        .map(|(member, _)| member)
+        .collect()
+}
+
+/// Returns the choice of one epoch, if that is possible.
+fn possible(held: &Held, epoch: &Epoch, quorum: usize) -> Option<Choice> {
+    let in_sync = those(held, |_| true).minus(epoch.failed);
+    let holders = those(held, |other| other == epoch).and(in_sync);
+    let behind = those(held, |other| other != epoch && other.id == epoch.parent).and(in_sync);
+    let current = holders.or(behind);
+    let is_possible =
+        current.count() >= quorum && (holders.count() >= quorum || current == in_sync);
+    let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
+    is_possible.then_some(Choice {
+        epoch: *epoch,
+        in_sync: current,
+        behind,
+        incarnation: incarnations.max().unwrap_or_default(),
+    })
+}
+
+/// Returns the choice of the newest epoch.
+fn newest(choices: impl Iterator<Item = Choice>) -> Option<Choice> {
+    choices.max_by_key(|choice| (choice.epoch.incarnation, choice.epoch.failed.count()))
+}
+
+/// Chooses an epoch as [`choose_by`] does, where slots of some members may hide newer superblocks.
+///
+/// An epoch is told when all that it calls in sync hold its parent. So if it is of a later
+/// incarnation than what the one member shows that hides something, that hides the parent, or the
+/// epoch itself: it is one of those that are behind. Else what all have flushed since would be
+/// given up where a stale member agrees with what it shows.
+///
+/// Within one incarnation what it shows may be the later one. If nothing is chosen it does not
+/// count then: the others are enough.
 ///
 /// # Errors
 ///
 /// Returns that there is none.
 pub(crate) fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<Choice, NoQuorum> {
-    choose_by(held, quorum).or_else(|why| {
-        let mut others = *held;
-        for (member, epoch) in others.iter_mut().enumerate() {
-            *epoch = epoch.filter(|_| !hiding.contains(member));
+    let chosen = choose_by(held, quorum);
+    let one = hiding.iter().next().filter(|_| hiding.count() == 1);
+    let Some(member) = one else {
+        return chosen;
+    };
+    match (chosen, choose_told(held, member, quorum)) {
+        (Ok(chosen), Some(told)) if chosen.epoch.incarnation >= told.epoch.incarnation => {
+            Ok(chosen)
         }
-        let is_one = hiding.count() == 1;
-        let choice = is_one.then(|| choose_by(&others, quorum).ok());
-        choice.flatten().ok_or(why)
-    })
+        (_, Some(told)) => Ok(told),
+        (Ok(chosen), None) => Ok(chosen),
+        (Err(why), None) => {
+            let mut others = *held;
+            if let Some(epoch) = others.get_mut(member) {
+                *epoch = None;
+            }
+            choose_by(&others, quorum).map_err(|_| why)
+        }
+    }
+}
+
+/// Chooses among the epochs whose parent a member must have been told, and hides.
+fn choose_told(held: &Held, member: usize, quorum: usize) -> Option<Choice> {
+    let shown = held.get(member).copied().flatten()?;
+    let told = held.iter().flatten().filter(|epoch| {
+        let is_later = epoch.incarnation > shown.incarnation;
+        epoch.in_sync().contains(member) && is_later && epoch.parent != shown.id
+    });
+    newest(told.filter_map(|epoch| {
+        let mut hidden = *held;
+        *hidden.get_mut(member)? = Some(Epoch {
+            id: epoch.parent,
+            ..shown
+        });
+        possible(&hidden, epoch, quorum)
+    }))
 }
