@@ -226,6 +226,26 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         true
     }
 
+    /// Returns the latest incarnation that has begun where the log ends, by the head of its first
+    /// batch, which may be torn.
+    pub(crate) fn begun_at(&mut self, end: &Cursor) -> Option<u64> {
+        let place = Place {
+            segment: end.next,
+            unit: 0,
+        };
+        let at = self.layout.at(place)?;
+        let mut latest = None;
+        for member in self.in_sync.iter() {
+            // What cannot be read here says nothing.
+            let found = self.head(member, place, at).ok().flatten();
+            let incarnation = found.filter(|(head, _)| end.fits(head));
+            let incarnation = incarnation.map(|(head, _)| head.incarnation);
+            let known = incarnation.filter(|incarnation| *incarnation <= self.incarnation);
+            latest = latest.max(known);
+        }
+        latest
+    }
+
     /// Looks at the heads in units of a segment; returns the first for which `test` holds.
     pub(crate) fn find(
         &mut self,

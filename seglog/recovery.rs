@@ -300,12 +300,14 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
 
     /// Checks that nothing behind the end of the log says that it was longer: in its segment, and
     /// in those that the heads there lead to, as what is written between two flushes may fill many.
-    /// Heads of an incarnation before that of the last batch are of what was given up.
+    /// Heads of an incarnation before that of the last batch are of what was given up, and so are
+    /// those before one that has begun here: it has found this end, too.
     fn check_end(&mut self, end: &Cursor) -> Result<(), Fault<D::Error>> {
         let says_more = |head: &Head| head.durable >= end.sequence;
+        let since = self.chain.begun_at(end).unwrap_or(end.incarnation);
         let here = (end.unit > 0).then_some((end.segment, end.unit));
         let here = here.and_then(|from| {
-            let of_use = (end.segment_sequence, end.incarnation);
+            let of_use = (end.segment_sequence, since);
             self.chain.find_of_use(from, of_use, says_more)
         });
         let mut is_longer = here.is_some();
@@ -315,7 +317,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             number = number.saturating_add(1);
             // An older incarnation may have been here, and gone elsewhere.
             let mut newest: Option<Head> = None;
-            let of_use = (number, end.incarnation);
+            let of_use = (number, since);
             let found = self.chain.find_of_use((segment, 0), of_use, |head| {
                 if newest.is_none_or(|newest| head.incarnation > newest.incarnation) {
                     newest = Some(*head);

@@ -11,8 +11,10 @@ use seglog::{
 use crate::{
     order::{
         assemble,
+        assemble_by_force,
         begin,
         empty,
+        flush,
         layout,
         write,
         Ram, //
@@ -94,4 +96,85 @@ fn what_an_older_incarnation_has_left_does_not_hide_that_the_log_cannot_be_read(
     }
     ram.errors = u32::MAX;
     assert!(assemble(&mut ram, Members::ALL, 8).is_ok());
+}
+
+/// The superblocks of an assembly are there, of its first batch only the column of member 1.
+fn cut_off_at_the_first_batch(ram: &mut Ram, (by, opening): (&Ram, u64), told: Members) {
+    for member in told.iter() {
+        ram.bytes[member][..8192].copy_from_slice(&by.bytes[member][..8192]);
+    }
+    let first = opening as usize..opening as usize + 512;
+    ram.bytes[1][first.clone()].copy_from_slice(&by.bytes[1][first]);
+}
+
+/// A head behind the first batch of an incarnation cannot be read, so that is begun again over it.
+/// The power fails when one of two has the new one; the head can be read then.
+#[test]
+fn what_could_not_be_read_does_not_refuse_what_was_begun_again_before_it() {
+    let two = Members::ALL.minus(Members::of(0));
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, two, 6).unwrap();
+    let opening = layout().segment(log.cursor().segment);
+    begin(&mut log, 1).unwrap();
+    let late = begin(&mut log, 1).unwrap();
+    ram.arrive(&late, Members::of(2));
+    assert!(assemble(&mut ram.clone(), two, 7).is_ok());
+    ram.unreadable = Some((2, late.at));
+    let mut next = ram.clone();
+    assemble(&mut next, two, 7).unwrap();
+    cut_off_at_the_first_batch(&mut ram, (&next, opening), two);
+    ram.unreadable = None;
+    for present in [two, Members::ALL] {
+        let result = assemble(&mut ram.clone(), present, 8);
+        assert_eq!(result.map(|(log, _)| log.live()), Ok(two), "{present:?}");
+    }
+    assert!(assemble_by_force(&mut ram, two, 8).is_ok());
+}
+
+/// The same with three, of which one has a torn column of the first batch: the place is the next
+/// one behind that.
+#[test]
+fn nor_what_could_not_be_read_at_the_end_of_the_log() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, Members::ALL, 6).unwrap();
+    let opening = layout().segment(log.cursor().segment);
+    let late = begin(&mut log, 1).unwrap();
+    ram.arrive(&late, Members::of(2));
+    ram.unreadable = Some((2, late.at));
+    let mut next = ram.clone();
+    assemble(&mut next, Members::ALL, 7).unwrap();
+    cut_off_at_the_first_batch(&mut ram, (&next, opening), Members::ALL);
+    ram.bytes[0][opening as usize + 20] ^= 1;
+    ram.unreadable = None;
+    let result = assemble(&mut ram, Members::ALL, 8).map(|(log, _)| log.live());
+    assert_eq!(result, Ok(Members::ALL));
+}
+
+/// All can be read here. What is behind the first batch is further than the next segment, where an
+/// older incarnation has left a head that leads elsewhere.
+#[test]
+fn nor_what_is_further_than_was_looked() {
+    let two = Members::ALL.minus(Members::of(0));
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, two, 6).unwrap();
+    let written = begin(&mut log, 1).unwrap();
+    ram.arrive(&written, two);
+    for member in two.iter() {
+        log.written(written.head.sequence, member);
+    }
+    assert!(log.acknowledge().is_some());
+    assert!(flush(&mut log).is_some());
+    begin(&mut log, 8).unwrap();
+    let remnant = begin(&mut log, 8).unwrap();
+    ram.arrive(&remnant, Members::of(1));
+    let (mut log, _) = assemble(&mut ram, two, 7).unwrap();
+    let opening = layout().segment(log.cursor().segment);
+    begin(&mut log, 8).unwrap();
+    let last = begin(&mut log, 8).unwrap();
+    ram.arrive(&last, Members::of(2));
+    let mut next = ram.clone();
+    assemble(&mut next, two, 8).unwrap();
+    cut_off_at_the_first_batch(&mut ram, (&next, opening), two);
+    let result = assemble(&mut ram, two, 9).map(|(log, _)| log.live());
+    assert_eq!(result, Ok(two));
 }
