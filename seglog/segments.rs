@@ -215,10 +215,16 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
     /// has no columns, else one with at most `bytes_max` of live records; of several the one with
     /// the least to be moved. `before` is what the log calls collectable.
     pub fn victim(&self, wanted: (Members, u64), before: u64) -> Option<u32> {
-        let each = self.all.as_ref().iter().zip(0u32..);
-        let costs =
-            each.filter_map(|(segment, number)| Some((segment.cost(wanted, before)?, number)));
-        costs.min().map(|(_, number)| number)
+        let (mut best, mut number) = (None, 0u32);
+        for segment in self.all.as_ref() {
+            if let Some(cost) = segment.cost(wanted, before) {
+                if best.is_none_or(|(least, _)| cost < least) {
+                    best = Some((cost, number));
+                }
+            }
+            number = number.saturating_add(1);
+        }
+        best.map(|(_, number)| number)
     }
 
     /// Whether [`Self::victim`] may return this one.

@@ -167,7 +167,8 @@ impl Mapping {
 
     /// Returns the client's name of the device.
     pub(crate) fn path(&self) -> &[u8] {
-        self.description.path.to_bytes()
+        let path = self.description.path.to_bytes_with_nul();
+        path.split_last().map_or(path, |(_nul, name)| name)
     }
 
     /// Logs that the session has opened the device.
