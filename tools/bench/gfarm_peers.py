@@ -36,7 +36,9 @@ MIB, QUICK_MIB = 32, 8
 STREAM_BYTES = 16 << 20
 # Of the files whose instructions are counted.
 COUNTED_MIB = (4, 12)
-PAGES = (COUNTED_MIB[1] - COUNTED_MIB[0]) * 256
+PAGE_BYTES = 4096
+MIB_PAGES = (1 << 20) // PAGE_BYTES
+PAGES = (COUNTED_MIB[1] - COUNTED_MIB[0]) * MIB_PAGES
 QKEY = 0x1234
 SOURCES = ("gfsd", "node", "raw")
 # How the addresses of the device begin; nodes take that of IPv4 unless `ib_gid` names another one.
@@ -100,7 +102,7 @@ def _script(machine: Machine, script: str, *arguments: object) -> str:
     return machine.run(f"python3 -I -S - {words} <<'END'\n{script}\nEND", gfarm_speed.SECONDS)
 
 
-def _gid_index(machine: Machine, address: str) -> int:
+def gid_index(machine: Machine, address: str) -> int:
     """Where the device has an address of a kind."""
     rows = machine.run(f"grep -l ^{ADDRESSES[address]} /sys/class/infiniband/rxe0/ports/1/gids/*")
     return int(rows.split()[0].rpartition("/")[2])
@@ -163,7 +165,7 @@ def calls(servers: Gfarm, node: Node, name: str) -> tuple[int, dict[str, int]]:
 def rate(say: Say, servers: Gfarm, fragment: int, address: str, turns: int) -> Rate:
     """One length of fragments and one kind of address. The file is `big`."""
     node, gfsd = [], []
-    index = _gid_index(servers.machine, address)
+    index = gid_index(servers.machine, address)
     with mounts(servers, f"ib_mtu={fragment},ib_gid={index}") as (plain, one, other):
         raw = stream(servers.machine, fragment, index)
         read(servers, one, "big")
@@ -205,7 +207,7 @@ class _Counter:
 def _totals(say: Say, servers: Gfarm, counter: _Counter, fragment: int) -> dict[str, Totals]:
     """{source: {(module, function): instructions per page}} with one length of fragments."""
     machine, program = servers.machine, servers.push(gfarm_speed.PROGRAM)
-    index = _gid_index(machine, "IPv4")
+    index = gid_index(machine, "IPv4")
     with mounts(servers, f"ib_mtu={fragment},ib_gid={index}") as (plain, one, other):
         for mib in COUNTED_MIB:
             read(servers, one, f"mib{mib}")

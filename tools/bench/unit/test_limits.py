@@ -15,6 +15,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Pa
 import attribution
 import counting
 import events
+import gfarm_limits
 import limits
 
 KALLSYMS = """ffffffff81000000 T rxe_post_send
@@ -134,6 +135,12 @@ class LimitsTest(unittest.TestCase):
         self.assertIn("the limit is 1000.00", printed)
         named = [line.split()[-1] for line in printed.splitlines() if line.startswith("#     ")]
         self.assertEqual(named, ["a::new", "a::map"])
+
+    def test_cells_of_gfarm_have_their_own_room(self) -> None:
+        """Of an instruction of a thousand, and of a call that is rare."""
+        above = [limits.room(cell, name, limit)[0] for cell in (gfarm_limits.PAGE, "Rust Y, randread 4k, depth 1")
+                 for name, limit in ((events.INSTRUCTIONS, 1000.0), ("send posts", 0.1))]
+        self.assertEqual(above, [50, 0.2, 5, 0.03])
 
     def test_one_locked_instruction_more_fails(self) -> None:
         """One of twenty is five percent. At depth 16 completions that come together decide about half of one."""
