@@ -54,11 +54,14 @@ struct Doubt {
 
 impl Doubt {
     /// Returns the one of two that may hide the later incarnation: `before`, or that of members
-    /// which cannot be read.
+    /// which cannot be read, if any.
     fn of(before: Option<Self>, unreadable: Members, (latest, at): (u64, u64)) -> Option<Self> {
         let member = unreadable.iter().next();
         let this = member.map(|member| Self { latest, member, at });
-        before.filter(|before| before.latest >= latest).or(this)
+        match (before, this) {
+            (Some(before), Some(this)) if this.latest > before.latest => Some(this),
+            (before, this) => before.or(this),
+        }
     }
 
     const fn fault<E>(&self) -> Fault<E> {
@@ -122,8 +125,9 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                 let whole = columns.whole;
                 if whole.count() >= head.kind.columns_needed() && self.fill(&head, whole) {
                     best = Some(Accepted { head, hash, whole });
-                } else if head.used.and(self.in_sync) == whole.or(columns.unreadable) {
-                    doubt = Doubt::of(doubt, columns.unreadable, (head.incarnation, at));
+                } else {
+                    let lacking = self.lacking(&head, &columns);
+                    doubt = Doubt::of(doubt, lacking, (head.incarnation, at));
                 }
             }
             if self.in_sync.minus(unreadable).count() < self.layout.members_needed() {
@@ -142,6 +146,21 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
             }
             (Some(best), _) => self.load_again(best).map(Some),
             (None, _) => Ok(None),
+        }
+    }
+
+    /// Returns the members that may have what a batch is not whole without: those that cannot be
+    /// read or, if too few are there, those that are not. None of one that was torn.
+    fn lacking(&self, head: &Head, columns: &Columns) -> Members {
+        let Columns { whole, unreadable } = *columns;
+        if head.used.and(self.in_sync) != whole.or(unreadable) {
+            return Members::NONE;
+        }
+        let is_elsewhere = !whole.is_empty() && whole.count() < head.kind.columns_needed();
+        if unreadable.is_empty() && is_elsewhere {
+            head.used.minus(whole)
+        } else {
+            unreadable
         }
     }
 

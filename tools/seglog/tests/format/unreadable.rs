@@ -3,9 +3,17 @@
 //! Places that cannot be read where the log may go on.
 
 use seglog::{
-    batch::Kind,
+    batch::{
+        Head,
+        Kind,
+        HEAD_BYTES, //
+    },
     fault::Fault,
-    members::Members, //
+    layout::Place,
+    members::{
+        column_of,
+        Members, //
+    },
 };
 
 use crate::{
@@ -20,6 +28,7 @@ use crate::{
         Ram, //
     },
     Crc,
+    TAG, //
 };
 
 #[test]
@@ -177,4 +186,59 @@ fn nor_what_is_further_than_was_looked() {
     cut_off_at_the_first_batch(&mut ram, (&next, opening), two);
     let result = assemble(&mut ram, two, 9).map(|(log, _)| log.live());
     assert_eq!(result, Ok(two));
+}
+
+/// The place behind the last batch cannot be read of enough members. A later incarnation has a
+/// batch that can, and is not what its head says.
+#[test]
+fn a_batch_that_is_wrong_does_not_say_that_a_place_was_read() {
+    let two = Members::ALL.minus(Members::of(2));
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, Members::ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    let end = layout().at(log.cursor().place()).unwrap();
+    let place = Place {
+        segment: log.cursor().next,
+        unit: 0,
+    };
+    assemble(&mut ram, two, 7).unwrap();
+    let opening = layout().segment(place.segment) as usize;
+    let opening = opening..opening + 512;
+    let parsed = Head::parse(
+        &ram.bytes[0][opening.clone()],
+        place,
+        (&layout(), TAG),
+        &Crc,
+    );
+    let (mut head, _) = parsed.unwrap();
+    head.bodies[column_of(place.segment, 2)] ^= 1;
+    for member in two.iter() {
+        let bytes = &mut ram.bytes[member][opening.clone()];
+        bytes[..HEAD_BYTES].copy_from_slice(&head.bytes(TAG, &Crc).0);
+    }
+    assert!(assemble(&mut ram.clone(), two, 8).is_ok());
+    ram.unreadable = Some((0, end));
+    let refused = assemble(&mut ram, two, 8).map(|_| ());
+    let why = Fault::Unreadable { member: 0, at: end };
+    assert_eq!(refused, Err(why));
+}
+
+/// All in sync that a batch is on have it, and are too few to have what it says: the one that is
+/// not there has the rest.
+#[test]
+fn a_batch_of_which_a_column_is_elsewhere_is_no_torn_one() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, Members::ALL, 6).unwrap();
+    let mut begun = begin(&mut log, 1).unwrap();
+    begun.head.live = Members::ALL.minus(Members::of(2));
+    begun.head.used = begun.head.live;
+    ram.arrive(&begun, Members::of(0));
+    let refused = assemble(&mut ram.clone(), Members::ALL.minus(Members::of(1)), 7);
+    let why = Fault::Unreadable {
+        member: 1,
+        at: begun.at,
+    };
+    assert_eq!(refused.map(|_| ()), Err(why));
+    // That one does not have it.
+    assert!(assemble(&mut ram, Members::ALL, 7).is_ok());
 }
