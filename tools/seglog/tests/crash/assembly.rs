@@ -400,7 +400,8 @@ pub(crate) fn assemble_with_errors(
     assemble_with(shape, (disks, present), (Mistake::None, false, errors)).0
 }
 
-fn assemble_with(
+/// Assembles an array, with errors and with a mistake.
+pub(crate) fn assemble_with(
     shape: &Shape,
     (disks, present): (&Disks, Members),
     (mistake, with_states, errors): (Mistake, bool, Errors),

@@ -13,8 +13,12 @@ use seglog::{
 use crate::{
     assembly::{
         assemble,
+        assemble_with,
         superblock_of,
-        Fast, //
+        Assembled,
+        Errors,
+        Fast,
+        Unreadable, //
     },
     disk::{
         Disks,
@@ -129,10 +133,25 @@ pub(crate) fn live(seed: u64, mistake: Mistake, formatted: Disks) -> Result<(), 
     live_checked(seed, mistake, formatted, |_, _, _| Ok(()))
 }
 
+/// Lives as [`live`] does; up to so many places cannot be read in an assembly, which may be cut
+/// off, and can be read in the next one.
+pub(crate) fn live_with_errors(seed: u64, bad: usize, formatted: Disks) -> Result<(), String> {
+    live_by(seed, (Mistake::None, bad), formatted, |_, _, _| Ok(()))
+}
+
 /// Lives as [`live`] does; what is there before each assembly is checked, also one that is cut off.
 pub(crate) fn live_checked(
     seed: u64,
     mistake: Mistake,
+    formatted: Disks,
+    check: impl FnMut(&Shape, &Disks, &History) -> Result<(), String>,
+) -> Result<(), String> {
+    live_by(seed, (mistake, 0), formatted, check)
+}
+
+fn live_by(
+    seed: u64,
+    (mistake, bad): (Mistake, usize),
     formatted: Disks,
     mut check: impl FnMut(&Shape, &Disks, &History) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -162,7 +181,7 @@ pub(crate) fn live_checked(
     let mut history = History::new(0, [0; BLOCKS]);
     for depth in 0..MOUNTS {
         check(&shape, &disks, &history)?;
-        let with = (&history, depth, mistake);
+        let with = (&history, depth, (mistake, bad));
         let opened = open(&mut random, &shape, &mut disks, with, &mut check)?;
         let Some(mut world) = opened else {
             return Ok(());
@@ -200,18 +219,46 @@ pub(crate) fn live_checked(
     Ok(())
 }
 
+/// What came of an assembly, and the states in which a crash cuts it off.
+type Attempt = (Result<Assembled, Fault<Unreadable>>, Vec<Disks>);
+
+/// Assembles the array; some places that it reads may give errors. Returns whether they do.
+fn attempt(
+    random: &mut Random,
+    shape: &Shape,
+    (disks, present): (&Disks, Members),
+    (mistake, bad): (Mistake, usize),
+) -> (bool, Attempt) {
+    let whole = assemble(shape, (disks, present), mistake, true);
+    let seen = whole.0.as_ref().map(|whole| &whole.errors.seen);
+    let seen: Vec<_> = seen.into_iter().flatten().copied().collect();
+    if bad == 0 || seen.is_empty() || random.below(4) == 0 {
+        return (false, whole);
+    }
+    let mut errors = Errors::default();
+    for _ in 0..=random.below(bad) {
+        // The later ones are of the log.
+        let from = seen.len() / 2 * random.below(2);
+        errors
+            .bad
+            .insert(seen[from + random.below(seen.len() - from)]);
+    }
+    let with = (mistake, true, errors);
+    (true, assemble_with(shape, (disks, present), with))
+}
+
 /// Assembles the array, after some assemblies that are cut off.
 fn open(
     random: &mut Random,
     shape: &Shape,
     disks: &mut Disks,
-    (history, depth, mistake): (&History, usize, Mistake),
+    (history, depth, with): (&History, usize, (Mistake, usize)),
     check: &mut impl FnMut(&Shape, &Disks, &History) -> Result<(), String>,
 ) -> Result<Option<World>, String> {
     for _ in 0..8 {
         let is_last = random.below(3) != 0;
         let present = assemblies()[random.below(6).saturating_sub(2)];
-        let (result, mut states) = assemble(shape, (disks, present), mistake, true);
+        let (is_hurt, (result, mut states)) = attempt(random, shape, (disks, present), with);
         if !is_last && !states.is_empty() {
             let state = states.swap_remove(random.below(states.len()));
             *disks = state.map(|d| d.crashed(shape.torn, &mut |limit| random.below(limit)));
@@ -232,6 +279,8 @@ fn open(
                     history.states
                 ));
             }
+            // It can be read the next time.
+            Err(_) if is_hurt => {}
             // Without the member that is missing it is refused, and assembled next time.
             Err(Fault::NoQuorum(_)) if present != Members::ALL => {}
             Err(why) => return Err(format!("{present:?}: {why:?}")),

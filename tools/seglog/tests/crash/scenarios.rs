@@ -26,6 +26,7 @@ use crate::{
         layout_of,
         live,
         live_checked,
+        live_with_errors,
         Spoilt, //
     },
     search::Search,
@@ -143,6 +144,20 @@ fn what_cannot_be_read_is_not_given_up() {
     println!("{figures:?} in {:.1} s", began.elapsed().as_secs_f32());
     assert!(figures.assembled > figures.refused && figures.refused > 0);
     assert!(figures.assembled_of_two > 0 && figures.refused_of_two > 0);
+}
+
+/// Places give errors in an assembly, which may be cut off, and none in the next one.
+#[test]
+fn what_can_be_read_again_is_found() {
+    let began = Instant::now();
+    let first = env::var("SEGLOG_FIRST").map_or(4_000, |n| n.parse().unwrap());
+    let count = env::var("SEGLOG_LIVES").map_or(1_000, |count| count.parse().unwrap());
+    let bad = env::var("SEGLOG_BAD").map_or(2, |bad| bad.parse().unwrap());
+    for seed in first..first + count {
+        let disks = formatted(layout_of(seed));
+        assert_eq!(live_with_errors(seed, bad, disks), Ok(()), "seed {seed}");
+    }
+    println!("{count} lives in {:.1} s", began.elapsed().as_secs_f32());
 }
 
 /// A new device was told a use that a crash took from the log, and was written when that number was
