@@ -24,7 +24,7 @@
 //! | [`log`] | the log: batches, dumps, room, collecting, assembly |
 //! | [`store`] | a store: what clients ask, carried out on the index and the medium |
 //!
-//! `Documentation/decisions/0035-an-object-is-slots.md` has the reasons, and `0041` beside it those
+//! `Documentation/decisions/0035-an-object-is-slots.md` has the reasons, and `0040` beside it those
 //! of the last three.
 
 #![forbid(unsafe_code)]
