@@ -216,6 +216,7 @@ pub(crate) fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<C
         (Ok(chosen), Some(told)) if chosen.epoch.incarnation >= told.epoch.incarnation => {
             Ok(chosen)
         }
+        (Ok(chosen), Some(told)) if is_cut_off(held, &chosen.epoch, &told.epoch) => Ok(chosen),
         (_, Some(told)) => Ok(told),
         (Ok(chosen), None) => Ok(chosen),
         (Err(why), None) => {
@@ -226,6 +227,15 @@ pub(crate) fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<C
             choose_by(&others, quorum).map_err(|_| why)
         }
     }
+}
+
+/// Returns whether an epoch is rather one of an assembly by force that was cut off than one later
+/// than `chosen`, which went on without those that hold it. Its incarnation says nothing then:
+/// [`Choice::behind_what_is_given_up`] has made it later than those of all assemblies since.
+fn is_cut_off(held: &Held, chosen: &Epoch, epoch: &Epoch) -> bool {
+    let holders = those(held, |other| other == epoch);
+    let ahead = epoch.incarnation.saturating_sub(chosen.incarnation);
+    !chosen.failed.and(holders).is_empty() && ahead >= GIVEN_UP_MAX / 2
 }
 
 /// Chooses among the epochs whose parent a member must have been told, and hides.

@@ -207,6 +207,34 @@ fn what_was_flushed_is_not_given_up_for_what_a_stale_member_holds() {
     }
 }
 
+/// An assembly by force is cut off when one member was told its epoch. The two others go on
+/// without that one, and are assembled again and again. Then all are there, and one of the two
+/// cannot give one of its slots, whichever that is.
+#[test]
+fn what_was_cut_off_by_force_is_not_later_than_what_went_on() {
+    let mut ram = Ram::new();
+    assemble(&mut ram, Members::ALL, 6).unwrap();
+    let mut forced = ram.clone();
+    forced.unreadable = Some((0, 0));
+    assemble_by_force(&mut forced, members(0b011), 7).unwrap();
+    ram.bytes[0][..8192].copy_from_slice(&forced.bytes[0][..8192]);
+    for id in 8..11 {
+        let (mut log, _) = assemble(&mut ram, members(0b110), id).unwrap();
+        write(&mut ram, &mut log, 1);
+        flush(&mut log);
+        // At first it may hide the only sign that it did not go on with the one that was told.
+        for slot in [0, 4096].into_iter().filter(|_| id > 8) {
+            let mut ram = ram.clone();
+            ram.unreadable = Some((1, slot));
+            let found = assemble(&mut ram, Members::ALL, 20).map(|(found, _)| {
+                let is_there = found.next_sequence() > log.durable();
+                (found.live(), is_there)
+            });
+            assert_eq!(found, Ok((members(0b110), true)), "{id}, {slot}");
+        }
+    }
+}
+
 /// The power fails while epochs of one incarnation are told, and a member cannot give its newer
 /// one: what it shows may be later than what another one holds, so the others are assembled.
 #[test]
