@@ -39,7 +39,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "gfarm_mounting": (28, 0), "gfarm_names": (38, 0), "gfarm_open_files": (0, 85),
     "gfarm_readers": (0, 15), "gfarm_rig": (0, 37),
     "gfarm_rights": (10, 0), "gfarm_statistics": (0, 23), "history": (7, 14), "hostile": (40, 0),
-    "hostile_server": (26, 0), "identity": (14, 8), "interop": (23, 33), "io": (34, 0), "kernel_ext": (7, 0),
+    "hostile_server": (30, 26), "identity": (14, 8), "interop": (23, 33), "io": (34, 0), "kernel_ext": (7, 0),
     "lab": (6, 13), "lifecycle": (39, 0), "limits": (0, 15), "load": (8, 3), "map_errors": (7, 0), "memory": (0, 15),
     "net": (1, 3), "on_the_wire": (9, 0), "paths": (56, 39), "paths_server": (84, 10), "pi": (49, 9),
     "pi_damage": (14, 10), "pi_devices": (12, 21), "pi_grow": (0, 57), "pi_scrub": (8, 0), "pi_sectors": (0, 19),

@@ -13,7 +13,7 @@ import messages
 import pytest
 import server as scripted
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import ByChance, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import CommandFailed, Machine
@@ -96,8 +96,13 @@ def _open_more(vm: Machine, line: str, mark: int) -> None:
     vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip=1 iflag=direct", 40)
 
 
+def _tier(name: str) -> str:
+    """A minute is what a writer of map_device waits for."""
+    return tier.ALL if name == hostile_servers.OPENS_ONE else tier.CORE
+
+
 @pytest.mark.parametrize(("name", "expected", "title"), [
-    pytest.param(name, expected, function.__doc__ or "", id=name)
+    pytest.param(name, expected, function.__doc__ or "", id=name, marks=pytest.mark.tier(_tier(name)))
     for name, (expected, function) in hostile_servers.HOSTILE_SERVERS.items()])
 @needs(machines=1, timeout=180)
 def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> None:
