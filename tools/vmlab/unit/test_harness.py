@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, cast
 from unittest import mock
 
-from vmlab import checks, tier
+from vmlab import checks, qmp, tier
 from vmlab.channel import AgentError, Channel, MachineGone
 from vmlab.durations import waiting
 from vmlab.ktap import Report
@@ -48,6 +48,18 @@ def connected() -> Iterator[tuple[Channel, socket.socket]]:
 def send(peer: socket.socket, **answer: object) -> None:
     """One line from the guest."""
     peer.sendall(json.dumps(answer).encode() + b"\n")
+
+
+class QmpTest(unittest.TestCase):
+    """Commands to QEMU itself."""
+
+    def test_one_that_is_not_answered_is_a_matter_of_time(self) -> None:
+        """A test runs once more by that."""
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(f"{folder}/qmp")
+            silent.listen()
+            with self.assertRaisesRegex(checks.TooSlow, "has not answered stop within 0 s"):
+                qmp.execute(f"{folder}/qmp", "stop", 0.1)
 
 
 class ChannelTest(unittest.TestCase):
