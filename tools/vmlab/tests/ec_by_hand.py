@@ -79,6 +79,22 @@ def test_a_replacement_waits_for_reads(vm: Lab) -> None:
     eq((array.state(), array.stats()["member_failures"]), ("clean", 1))
 
 
+@needs(machines=1, own_modules=True)
+def test_a_replacement_that_fails_late_changes_nothing(vm: Lab) -> None:
+    """A new device that can be written and not be read is no member; the one before stays away, and may return."""
+    array = with_spare(vm)
+    eq(write(vm, array, "fail", "1"), "")
+    array.becomes("degraded", 5)
+    vm.server.run("modprobe dm_flakey; dmsetup create new --table "
+                  f"'0 {24 * 2048} flakey /dev/loop0 0 0 1 1 error_reads'")
+    vm.defer(vm.server.run, "dmsetup remove --retry new")
+    eq(write(vm, array, "replace", ec.path(3)), "EIO")
+    eq((array.state(), array.attribute("fail")), ("degraded", "1"))
+    eq(write(vm, array, "fail", "none"), "")
+    array.becomes("clean", 90)
+    ok(ec.path(3) not in array.attribute("members"), array.attribute("members"))
+
+
 def with_spare(vm: Lab, options: str = "") -> ec.Array:
     """An array with data whose reads wait for their member, and a new device for it, /dev/loop0."""
     array = begin(vm, f"hedge_ms=0 {options}".strip())

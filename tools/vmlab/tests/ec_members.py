@@ -327,6 +327,25 @@ def test_a_repair_is_counted_when_it_is_done(vm: Lab) -> None:
 
 
 @needs(machines=1, own_modules=True)
+def test_the_end_of_the_log_is_known_by_two_of_three(vm: Lab) -> None:
+    """One that cannot be read there keeps three from nothing; two, of which it is one, are refused."""
+    array = begin(vm)
+    array.fio("--rw=write --bs=64k --size=1m --refill_buffers").clean()
+    before = array.checksum(0, 1)
+    vm.server.run("modprobe dm_flakey")
+    vm.defer(ec.works, vm, 1)
+    array.stop()
+    unreadable(vm, 1, 16, 23 * 2048)
+    mark = vm.server.log_mark()
+    eq(ec.try_assemble(vm, ec.line(0, 1, mode="assemble")), "EUCLEAN")
+    why = "not assembled: (member 1 cannot be read at byte [0-9]+, where the log may go on|page [0-9]+ of the table)"
+    eq(len(vm.server.log_matches(why, mark)), 1)
+    array = ec.assemble(vm, ec.line(mode="assemble"))
+    eq((array.state(), array.checksum(0, 1)), ("clean", before))
+    array.stop()
+
+
+@needs(machines=1, own_modules=True)
 def test_a_slot_that_gives_errors_is_one_that_is_damaged(vm: Lab) -> None:
     """Three members are assembled, and two if that is forced; and a member with such a slot is taken back."""
     array = begin(vm)
