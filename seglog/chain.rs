@@ -90,7 +90,7 @@ pub(crate) struct Chain<'a, D, C> {
 impl<D: Devices, C: Checksum> Chain<'_, D, C> {
     /// Returns the next batch of the log, if it is whole: then its columns are in memory.
     ///
-    /// What was flushed is whole on each member in sync that has a column of it. So a member that
+    /// Each member in sync that has a column of what was flushed has it whole. So a member that
     /// cannot be read where a batch may be is not needed while the others are enough to have it:
     /// they have it, or it was not flushed. Else nothing says that the log ends there.
     pub(crate) fn next(&mut self, cursor: &Cursor) -> Result<Option<Accepted>, Fault<D::Error>> {

@@ -405,7 +405,7 @@ fn sectors_of_two_members_that_cannot_be_read_are_told() {
     assert_eq!(damaged(End::Crashed, Extent::TwoUnreadable).cut, 0);
 }
 
-/// What is something else may look like a write that was torn, as it does beside members that
+/// A write that is something else may look like one that was torn, as it does beside members that
 /// can be read.
 #[test]
 fn a_sector_that_cannot_be_read_beside_damage_is_told() {

@@ -35,7 +35,7 @@ pub(crate) enum Damage {
     Zeroes,
     /// It is anything.
     Garbage,
-    /// It cannot be read until it is written again.
+    /// Gives an error to who reads it, until it is written again.
     Unreadable,
 }
 

@@ -134,7 +134,8 @@ pub(crate) struct Life {
     shelf: Option<(usize, Member)>,
     /// Byte of a member at which the next batch is expected.
     log_end: u64,
-    /// How often what could not be read has kept an array from being assembled, or was lost.
+    /// The number of times that something that could not be read has kept an array from being
+    /// assembled, or was lost.
     unreadable: u64,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a server keeps an OPEN whose device is silent.
+//! The time for which a server keeps an OPEN whose device is silent.
 
 use proto::rnbd::{
     access::AccessMode,

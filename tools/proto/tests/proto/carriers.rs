@@ -15,7 +15,7 @@ const PATHS: usize = 3;
 /// The requests of each path in the chunk. The first one's are before the others enter, and after.
 const REQUESTS: [u8; PATHS] = [2, 1, 1];
 
-/// What the server does, and what a test leaves out of it.
+/// Steps of the server, of which a test leaves some out.
 #[derive(Clone, Copy)]
 struct Rules {
     doubts: bool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which pages are dropped before other attributes are shown, and by whom.
+//! Pages that are dropped before other attributes are shown, and the tasks that drop them.
 
 use proptest::prelude::*;
 use proto::gfarm::outdated::{

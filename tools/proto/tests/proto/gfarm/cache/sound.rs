@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a holder gives: nothing that it knows to be damaged, whoever asks, and how many at a time.
+//! A holder gives nothing that it knows to be damaged, to whichever node, and however many ask at a
+//! time.
 
 use std::cell::RefCell;
 
