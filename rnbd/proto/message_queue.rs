@@ -19,9 +19,20 @@ const OPENS_MAX: usize = OF_SESSION_MAX - 8;
 /// (`WQ_DFL_ACTIVE`), and each session needs one more.
 const OF_SERVER_MAX: u32 = 256;
 
+/// The number of queues of all sessions from which on a message that may be refused takes none.
+/// Silent devices of a few clients would else have all: those of the next client would block its
+/// session.
+const REFUSED_FROM: u32 = OF_SERVER_MAX - 64;
+
 /// Returns whether a session may take one more queue while all sessions together have `in_use`.
-pub const fn is_free(in_use: u32) -> bool {
-    in_use < OF_SERVER_MAX
+/// `may_refuse` is as for [`place`].
+pub const fn is_free(in_use: u32, may_refuse: bool) -> bool {
+    let limit = if may_refuse {
+        REFUSED_FROM
+    } else {
+        OF_SERVER_MAX
+    };
+    in_use < limit
 }
 
 /// The action of a message in a queue.

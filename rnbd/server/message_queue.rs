@@ -115,7 +115,8 @@ struct Waiting {
 pub(super) enum NotQueued {
     /// No queue has messages about its device, so it need not wait for one.
     NoQueue(Operation),
-    /// No device is opened beside those of the queues that have messages.
+    /// No device is opened beside those of the queues that have messages, of this session or of
+    /// all; or there is no memory for one more.
     Refused(Operation),
     /// A queue has some, and there is no memory to wait there: the message would overtake them.
     NoMemory(Operation),
@@ -172,11 +173,11 @@ impl MessageQueue {
 struct InUse(Arc<Session>);
 
 impl InUse {
-    /// Takes one for a session, if one is free.
-    fn take(session: &Arc<Session>) -> Option<Self> {
+    /// Takes one for a session, if one is free for a message that may be refused, or may not.
+    fn take(session: &Arc<Session>, may_refuse: bool) -> Option<Self> {
         let before = session.server().queues_in_use().fetch_add(1, Relaxed);
         let taken = Self(session.clone());
-        message_queue::is_free(before).then_some(taken)
+        message_queue::is_free(before, may_refuse).then_some(taken)
     }
 }
 
@@ -286,6 +287,7 @@ impl MessageQueues {
         let busy = entries.position(|entry| entry.busy.as_ref().is_some_and(is_of));
         let no_queue = match busy {
             Some(_) => NotQueued::NoMemory,
+            None if about.may_refuse => NotQueued::Refused,
             None => NotQueued::NoQueue,
         };
         if busy.is_none() {
@@ -303,7 +305,7 @@ impl MessageQueues {
             return Err(no_queue(operation));
         }
         if entry.busy.is_none() {
-            let Some(in_use) = InUse::take(session) else {
+            let Some(in_use) = InUse::take(session, about.may_refuse) else {
                 return Err(no_queue(operation));
             };
             entry.busy = Some(Busy {
@@ -415,7 +417,7 @@ pub(super) fn route(session: &Arc<Session>, message: Operation) {
         Err(NotQueued::Refused(message)) => {
             if LOG_LIMIT.allow().is_some() {
                 pr_err!(
-                    "session {}: a device is not opened: too many others of the session are silent\n",
+                    "session {}: a device is not opened: too many others are silent\n",
                     session.name()
                 );
             }

@@ -103,9 +103,10 @@ impl MessageQueues {
         all
     }
 
-    /// Waits until `queue` has a message; returns `false` if it gets none. Sleeps.
-    fn await_message(&self, queue: &Arc<MessageQueue>) -> bool {
-        for _ in 0..UNTOLD_MS / AGAIN_MS {
+    /// Waits until `queue` has a message; returns `false` if it gets none while `left_ms` pass,
+    /// which becomes less. Sleeps.
+    fn await_message(&self, queue: &Arc<MessageQueue>, left_ms: &mut u32) -> bool {
+        while *left_ms != 0 {
             let mut list = self.list.lock();
             let has_none = |entry: &mut Entry| entry.messages.is_empty();
             // The end of a session closes all its devices.
@@ -114,26 +115,40 @@ impl MessageQueues {
             }
             drop(list);
             fsleep(Delta::from_millis(AGAIN_MS.into()));
+            *left_ms = left_ms.saturating_sub(AGAIN_MS);
         }
         false
     }
 }
 
-/// The number under which the device of a queue is open without a client that was told so.
-pub(super) struct Untold(Option<u32>);
+/// The number under which the device of a queue is open without a client that was told so, and the
+/// time for which it stays so.
+pub(super) struct Untold {
+    number: Option<u32>,
+    left_ms: u32,
+}
 
 impl Untold {
     /// No number.
-    pub(super) const NONE: Self = Self(None);
+    pub(super) const NONE: Self = Self {
+        number: None,
+        left_ms: 0,
+    };
 
     /// Notes what a message has opened, and whether its client is told.
     pub(super) fn note(&mut self, answer: &Result<Answer>, is_told: bool) {
-        if let Ok(Answer::Opened { device, is_new }) = answer {
-            match is_told {
-                true => self.0 = None,
-                false if *is_new => self.0 = Some(device.device_id.get()),
-                false => {}
+        match answer {
+            Ok(Answer::Opened { device, .. }) if is_told => {
+                let is_other = |number: &u32| *number != device.device_id.get();
+                self.number = self.number.filter(is_other);
             }
+            Ok(Answer::Opened { device, is_new }) if *is_new => {
+                self.number = Some(device.device_id.get());
+                self.left_ms = UNTOLD_MS;
+            }
+            // One that is refused, as the device is open under another spelling of its name, does
+            // not make it stay open for longer.
+            _ => {}
         }
     }
 
@@ -141,10 +156,12 @@ impl Untold {
     pub(super) fn close_unless_asked_for(&mut self, queue: &Arc<MessageQueue>) {
         let session = &queue.session;
         let queues = session.message_queues();
-        let Some(number) = self.0.filter(|_| !queues.await_message(queue)) else {
+        let left_ms = &mut self.left_ms;
+        let is_over = |_: &u32| !queues.await_message(queue, left_ms);
+        let Some(number) = self.number.filter(is_over) else {
             return;
         };
-        self.0 = None;
+        self.number = None;
         if let Some(name) = queues.name_of(queue) {
             session.close_if(number, false, |mapping| {
                 message_queue::is_same(mapping.path(), &name)

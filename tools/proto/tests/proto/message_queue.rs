@@ -17,7 +17,13 @@ const THREADS: u32 = 1024;
 fn sessions_with_many_silent_devices_leave_threads_for_the_others() {
     // CAST: a few.
     let wanted = 64 * OF_SESSION_MAX as u32;
-    let taken = (0..wanted).take_while(|in_use| is_free(*in_use)).count();
+    let taken = |may_refuse| {
+        let is_free = |in_use: &u32| is_free(*in_use, may_refuse);
+        (0..wanted).take_while(is_free).count()
+    };
+    // Clients that are refused ask again; those that are not would block their sessions.
+    assert!(taken(true) + OF_SESSION_MAX < taken(false));
+    let taken = taken(false);
     assert!(
         taken >= 4 * OF_SESSION_MAX,
         "one client leaves some for others"
