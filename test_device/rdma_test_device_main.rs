@@ -12,7 +12,8 @@
 //!
 //! `/sys/class/rdma_test_device/control/counts` has what its queue pairs have done; a write lets
 //! the counts begin at 0. A rule that is written to `faults` beside it (see `proto::fault`), as
-//! `fault=status status=12 on=write nth=3`, is for the sends or the queue pairs of connections.
+//! `fault=status status=12 on=write nth=3`, is for the sends or the queue pairs of connections; one
+//! that lasts may name a queue pair of datagrams. `give_up 17` has the device give it up.
 //!
 //! The network device must stay as long as the module is loaded.
 

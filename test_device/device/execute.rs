@@ -472,10 +472,7 @@ fn complete_send(qp: &Arc<Qp>, send: &PostedSend, status: Status, len: u32) {
         Some(Fault::Overrun) => qp.send_cq.overrun(),
         Some(Fault::Fatal) => {
             qp.send_cq.push(qp.clone(), completion, false);
-            // Before the work requests that are flushed tell as much.
-            qp.handle.report_fatal();
-            qp.inner.lock().state = QpState::Err;
-            qp.ring_doorbell();
+            qp.give_up();
         }
         _ => qp.send_cq.push(qp.clone(), completion, false),
     }

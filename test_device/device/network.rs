@@ -148,6 +148,14 @@ impl Network {
         }
     }
 
+    /// Gives a queue pair up, in any state; `EINVAL` if there is none of this number.
+    pub(super) fn give_up(&self, number: &str) -> Result {
+        let number = number.parse().map_err(|_| EINVAL)?;
+        let engine = self.engine.lock();
+        engine.qp(number).ok_or(EINVAL)?.give_up();
+        Ok(())
+    }
+
     /// Changes a port of the subnet, and tells the consumers of its device; `EINVAL` for a rule
     /// that is none.
     pub(super) fn change_port(&self, rule: &str) -> Result {

@@ -290,10 +290,16 @@ impl Qp {
 
     /// Returns the fault that the queue pair has at this place.
     pub(super) fn lasting_fault(&self, place: Place) -> Option<Fault> {
-        if !self.is_connected() {
-            return None;
-        }
-        self.network.faults.lock().lasting(place, self.number)
+        let is_connected = self.is_connected();
+        let faults = self.network.faults.lock();
+        faults.lasting(place, self.number, is_connected)
+    }
+
+    /// Gives it up, and says so before the work requests that are flushed tell as much.
+    pub(super) fn give_up(self: &Arc<Self>) {
+        self.handle.report_fatal();
+        self.inner.lock().state = QpState::Err;
+        self.ring_doorbell();
     }
 
     pub(super) fn post_send(self: &Arc<Self>, request: &SendRequest<'_, TestDevice>) -> Result {

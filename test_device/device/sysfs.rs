@@ -72,8 +72,11 @@ fn show_faults(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
 }
 
 /// Adds a rule; `clear` forgets all, lets the queue pairs flush that did not, and gives out the
-/// completions that were kept back.
+/// completions that were kept back. `give_up 17` has the device give queue pair 17 up now.
 fn add_fault(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, text: &str) -> Result {
+    if let Some(number) = text.strip_prefix("give_up ") {
+        return network.give_up(number);
+    }
     match text {
         "clear" => network.faults.lock().clear(),
         rule => network.faults.lock().add(rule).map_err(|BadRule| EINVAL)?,

@@ -276,13 +276,14 @@ impl Faults {
         Some(fault)
     }
 
-    /// Returns the fault that lasts for the queue pair `qp` at this place.
-    pub fn lasting(&self, place: Place, qp: u32) -> Option<Fault> {
+    /// Returns the fault that lasts for the queue pair `qp` at this place. One that is not
+    /// connected has only those of rules that name it.
+    pub fn lasting(&self, place: Place, qp: u32, is_connected: bool) -> Option<Fault> {
         let mut rules = self.rules.iter().flatten();
         let rule = rules.find(|rule| {
             rule.fault.lasts()
                 && rule.fault.place() == place
-                && rule.qp.is_none_or(|wanted| wanted == qp)
+                && rule.qp.map_or(is_connected, |wanted| wanted == qp)
         })?;
         Some(rule.fault)
     }

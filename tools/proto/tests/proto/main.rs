@@ -78,5 +78,6 @@ mod slot;
 mod targets;
 mod test_device;
 mod test_device_fabric;
+mod test_device_faults;
 mod text;
 mod timeouts;
