@@ -52,6 +52,13 @@ module_param_bool!(
     "Run nothing but the close of queue pairs after a failure of the device (default: N)"
 );
 
+module_param_bool!(
+    FAULTS,
+    "faults",
+    false,
+    "Run nothing but transfers under faults that the device is given meanwhile (default: N)"
+);
+
 /// A part and its test.
 type Part = (&'static str, fn(&SocketAddress) -> Result);
 
@@ -75,6 +82,12 @@ const PARTS: [Part; 15] = [
 
 const LEAKS: [Part; 1] = [("drop in handler", rdma::queue_pair::drop_in_handler)];
 
+/// Parts that need faults.
+const UNDER_FAULTS: [Part; 2] = [
+    ("given up while idle", rdma::transfer::faults::given_up),
+    ("drain refused", rdma::transfer::faults::drain_refused),
+];
+
 struct Tests;
 
 impl kernel::Module for Tests {
@@ -86,6 +99,10 @@ impl kernel::Module for Tests {
         }
         if FAILURE.get() {
             rdma::by_driver::close_when_it_fails(&address)?;
+            return Ok(Tests);
+        }
+        if FAULTS.get() {
+            run(&UNDER_FAULTS, &address)?;
             return Ok(Tests);
         }
         run(&PARTS, &address)?;

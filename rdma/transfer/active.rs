@@ -220,7 +220,7 @@ impl<H: Counted> Queue<H> {
     ///
     /// Those of [`prepare`](Self::prepare).
     pub(super) fn prepare_same(&mut self) -> Result {
-        match self.dirty || self.has_moved() {
+        match self.dirty || !self.is_ready() {
             true => self.prepare(self.port.qkey),
             false => Ok(()),
         }
@@ -234,9 +234,11 @@ impl<H: Counted> Queue<H> {
     }
 
     /// Has the next transfer begin with a restart, after a failure. Returns an error if the queue
-    /// pair could not be drained. Sleeps.
+    /// pair could not be drained: it takes no more work requests, so that the transfer does not end
+    /// by completions. Sleeps.
     fn taint(&mut self) -> Result {
-        self.qp.close()?;
+        let closed = self.qp.close();
+        closed.inspect_err(|_| self.qp.handler().pending().fail())?;
         // INVARIANT: It is closed, and so all work requests have completed.
         self.dirty = true;
         self.qp.handler().pending().reset();

@@ -2,6 +2,7 @@
 
 //! Tests of transfers: pages of one device that it sends to itself.
 
+pub(crate) mod faults;
 mod memory;
 mod rig;
 

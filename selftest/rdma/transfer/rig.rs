@@ -2,9 +2,12 @@
 
 //! A device that sends to itself: a queue pair for each direction, and what they hear.
 
-use super::super::{
-    datagram::find,
-    *, //
+use super::{
+    super::{
+        datagram::find,
+        *, //
+    },
+    check, //
 };
 use ::rdma::transfer::{
     Arrival,
@@ -52,6 +55,16 @@ struct Heard {
 impl Inbox {
     pub(super) fn count(&self) -> usize {
         self.heard.lock().len()
+    }
+
+    /// Returns how often a failure was told, or a datagram came from elsewhere.
+    pub(super) fn wrong(&self) -> usize {
+        self.wrong.load(Relaxed)
+    }
+
+    /// Forgets these.
+    pub(super) fn forgive(&self) {
+        self.wrong.store(0, Relaxed);
     }
 
     /// Waits for `count` datagrams in all.
@@ -190,6 +203,15 @@ impl Rig {
     /// The key of the transfer that runs.
     fn key(&self) -> u32 {
         self.turn.wrapping_add(0x1000)
+    }
+
+    /// Makes the receiver ready for the transfer of [`Run::new`](super::Run::new) that is next.
+    pub(super) fn prepare_ahead(&mut self) -> Result {
+        // It takes a turn to fill the memory, and one to receive.
+        let qkey = self.key().wrapping_add(2);
+        let receiver = self.receiver.as_mut().ok_or(EINVAL)?;
+        receiver.prepare_ahead(qkey);
+        check(receiver.prepared_key() == Some(qkey), "it is ready")
     }
 
     /// Begins to receive, with a new key.

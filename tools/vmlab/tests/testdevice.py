@@ -2,6 +2,7 @@
 """The test device: an RDMA device in memory, under the same modules and the same checks."""
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -68,6 +69,29 @@ def test_the_selftest_of_rdma_passes_on_it(vm: Lab) -> None:
     vm.server.run("mods ours rdma_test")
     bad = [line for line in vm.server.log_matches(r"rdma_test: ", mark) if not line.endswith(": ok")]
     eq(bad, [], "lines that are not ok")
+
+
+@needs(machines=1, own_modules=True)
+def test_transfers_outlive_queue_pairs_that_are_given_up_and_drains_that_are_refused(vm: Lab) -> None:
+    """What the device gives up between two transfers costs none; memory is kept until the device has drained."""
+    plug_in(vm)
+    mark = vm.server.log_mark()
+    load = vm.server.start_job("mods ours rdma_test faults=1")
+    vm.defer(clear_faults, vm)
+
+    def asked(text: str, times: int) -> str:
+        """The last match of what the selftest asks for, when it has done so often enough."""
+        def found() -> list[str]:
+            return [match[1] for line in vm.server.log_matches(text, mark) if (match := re.search(text, line))]
+        until(lambda: len(found()) >= times, 20, text)
+        return found()[-1]
+    for times in (1, 2, 3):
+        add_fault(vm, "give_up " + asked(r"queue pair (\d+) may be given up", times))
+    add_fault(vm, "fault=refuse_error_state errno=5 qp=" + asked(r"queue pair (\d+) may not drain", 1))
+    asked(r"(it may drain)", 1)
+    clear_faults(vm)
+    load.ok(30)
+    eq(len(vm.server.log_matches(r"rdma_test: [\w ]+: ok$", mark)), 2, "parts")
 
 
 @needs(machines=1, own_modules=True)
