@@ -8,6 +8,8 @@ from rules import Source
 DEFECTS = pathlib.Path("Documentation/defects-of-c.md")
 PROBLEMS = pathlib.Path("Documentation/gfarm-spec-problems.md")
 LOCKS = pathlib.Path("Documentation/states-and-locks.md")
+# The folders of what locks, but for the tests.
+LOCKING = ("block", "gfarm_ra", "kernel_ext", "net", "rdma", "rnbd", "rnbd_ec", "rtrs")
 _STRUCT = re.compile(r"(?:pub(?:\(\w+\))? )?struct (\w+)")
 _LOCK = re.compile(r"\s+(?:pub(?:\(\w+\))? )?(\w+): (?:Mutex|IrqLock|SpinLock)<")
 _STATES = re.compile(r"^pub enum \w+State \{(.*?)^\}", re.M | re.S)
@@ -86,15 +88,13 @@ def problems_have_tests(sources: list[Source]) -> list[str]:
 
 
 def locks_are_documented(sources: list[Source]) -> list[str]:
-    """The page of states and locks names each lock of the drivers, of rdma and the cache, and each state of a path."""
+    """The page of states and locks names each lock of the modules, and each state of a path."""
     page = next((s for s in sources if s.path == LOCKS), None)
     if page is None:
         return [f"{LOCKS} is missing"]
     complaints = []
     for source in sources:
-        is_of_cache = source.path.parts[:2] == ("gfarm_ra", "cache")
-        has_locks = is_of_cache or source.path.parts[0] in ("rtrs", "rnbd", "rdma")
-        if source.path.suffix != ".rs" or not has_locks:
+        if source.path.suffix != ".rs" or source.path.parts[0] not in LOCKING:
             continue
         holder = ""
         for line in source.text.split("\n"):
