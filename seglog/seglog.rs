@@ -33,6 +33,7 @@ pub mod cursor;
 pub mod devices;
 pub mod epoch;
 pub mod fault;
+pub mod free;
 pub mod identity;
 pub mod layout;
 pub mod log;

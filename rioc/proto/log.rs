@@ -15,6 +15,7 @@ mod room;
 
 use seglog::{
     batch::Head,
+    free::Free,
     layout::Layout,
     log::{
         Log,
@@ -54,8 +55,7 @@ use super::{
 
 use self::{
     assembly::Words,
-    filling::Open,
-    room::Free, //
+    filling::Open, //
 };
 
 pub use self::{

@@ -20,6 +20,7 @@ use seglog::{
     batch::Head,
     collect::Purpose,
     epoch::Epoch,
+    free::Free,
     layout::Layout,
     log::{
         Log,
@@ -54,6 +55,7 @@ use super::{
     packing::Packed, //
 };
 
+use self::room::Fruitless;
 pub(super) use self::room::CLOSED_MAX;
 pub use self::{
     batches::Begun,
@@ -75,10 +77,6 @@ pub use self::{
         Need,
         Repair, //
     },
-};
-use self::{
-    free::Free,
-    room::Fruitless, //
 };
 
 /// The memory of an array, which its user allocates when it is assembled.

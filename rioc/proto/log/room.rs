@@ -23,31 +23,6 @@ const IN_USE: usize = 3;
 /// The fewest segments of a log that takes writes.
 pub const SEGMENTS_MIN: u32 = RESERVE_MIN + (CLOSED_MAX + IN_USE) as u32 + 2;
 
-/// The knowledge of which segments may be written. A look goes through all of them; only a batch
-/// that begins a segment takes one away.
-#[derive(Debug, Default)]
-pub(super) struct Free {
-    /// The one that a batch names.
-    first: Option<u32>,
-    /// The least number of them.
-    least: usize,
-    /// The batch that was durable, and the generation of the start, when they were counted.
-    counted_at: Option<(u64, u64)>,
-}
-
-impl Free {
-    /// Takes the segment that a batch has named.
-    pub(super) fn take(&mut self) {
-        self.first = None;
-        self.least = self.least.saturating_sub(1);
-    }
-
-    /// Has them counted again, as there may be one more.
-    pub(super) fn count_again(&mut self) {
-        self.counted_at = None;
-    }
-}
-
 impl<M: LogMemory> Logged<M> {
     fn left(&self, purpose: Purpose) -> usize {
         let closed = match purpose {
@@ -59,32 +34,19 @@ impl<M: LogMemory> Logged<M> {
 
     /// Returns a segment for a batch with this purpose.
     pub(super) fn free(&mut self, purpose: Purpose) -> Option<u32> {
-        if !self.has_free(self.left(purpose).saturating_add(1)) {
-            return None;
-        }
-        if self.free.first.is_none() {
-            let with = (&self.start, &self.layout);
-            let end = (self.log.cursor(), self.log.durable());
-            self.free.first = self.segments.all_free(end, with).next();
-        }
-        self.free.first
-    }
-
-    fn has_free(&mut self, wanted: usize) -> bool {
-        let now = Some((self.log.durable(), self.start.generation));
-        if self.free.least < wanted && self.free.counted_at != now {
-            let with = (&self.start, &self.layout);
-            let end = (self.log.cursor(), self.log.durable());
-            self.free.least = self.segments.all_free(end, with).count();
-            self.free.counted_at = now;
-        }
-        self.free.least >= wanted
+        let left = self.left(purpose);
+        let end = (self.log.cursor(), self.log.durable());
+        let with = (&self.start, &self.layout);
+        self.free.first(left, (&self.segments, end), with)
     }
 
     /// Whether segments are few: some are to be collected.
     pub fn is_low(&mut self) -> bool {
         let left = self.left(Purpose::Write);
-        !self.has_free(left.saturating_add(reserve(&self.layout)))
+        let wanted = left.saturating_add(reserve(&self.layout));
+        let end = (self.log.cursor(), self.log.durable());
+        let with = (&self.start, &self.layout);
+        !self.free.has(wanted, (&self.segments, end), with)
     }
 
     /// Returns the bytes that may be live in a segment which is collected: with more, what is moved
