@@ -31,6 +31,7 @@ pub mod chain;
 pub mod collect;
 pub mod cursor;
 pub mod devices;
+mod ending;
 pub mod epoch;
 pub mod fault;
 pub mod free;

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The end of a log that was followed: what is behind it is looked at.
+
+use super::{
+    batch::Head,
+    cursor::Cursor,
+    devices::Devices,
+    fault::Fault,
+    recovery::Recovery,
+    Checksum, //
+};
+
+impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
+    /// Whether there is a head behind the end of the log, in its segment or the next one: where
+    /// [`Self::check_end`] would find it when the incarnation was begun again before it.
+    pub(crate) fn is_followed(&mut self, end: &Cursor) -> bool {
+        let use_of_next = end.segment_sequence.saturating_add(1);
+        let places = [
+            ((end.segment, end.unit), end.segment_sequence),
+            ((end.next, 0), use_of_next),
+        ];
+        let mut places = places.into_iter();
+        places.any(|(from, of_use)| {
+            let of_use = (of_use, end.incarnation);
+            self.chain.find_of_use(from, of_use, |_| true).is_some()
+        })
+    }
+
+    /// Checks that nothing behind the end of the log says that it was longer: in its segment, and
+    /// in those that the heads there lead to, as what is written between two flushes may fill many.
+    /// Heads of an incarnation before that of the last batch are of what was given up, and so are
+    /// those before one that has begun here: it has found this end, too.
+    pub(crate) fn check_end(&mut self, end: &Cursor) -> Result<(), Fault<D::Error>> {
+        let says_more = |head: &Head| head.durable >= end.sequence;
+        let since = self.chain.begun_at(end).unwrap_or(end.incarnation);
+        let here = (end.unit > 0).then_some((end.segment, end.unit));
+        let here = here.and_then(|from| {
+            let of_use = (end.segment_sequence, since);
+            self.chain.find_of_use(from, of_use, says_more)
+        });
+        let mut is_longer = here.is_some();
+        let mut is_older = self.is_superseded(end.segment, end);
+        let (mut segment, mut number) = (end.next, end.segment_sequence);
+        for _ in 0..self.chain.layout.parts().segments {
+            number = number.saturating_add(1);
+            // An older incarnation may have been here, and gone elsewhere.
+            let mut newest: Option<Head> = None;
+            let of_use = (number, since);
+            let found = self.chain.find_of_use((segment, 0), of_use, |head| {
+                if newest.is_none_or(|newest| head.incarnation > newest.incarnation) {
+                    newest = Some(*head);
+                }
+                says_more(head)
+            });
+            is_longer |= found.is_some();
+            is_older = is_older || self.is_superseded(segment, end);
+            match newest {
+                Some(head) if !is_longer => segment = head.next,
+                _ => break,
+            }
+        }
+        if is_longer {
+            return Err(Fault::Damaged {
+                sequence: end.sequence,
+            });
+        }
+        let later = self.chain.later.or(is_older.then_some(end.sequence));
+        match later.filter(|_| self.may_be_older) {
+            Some(sequence) => Err(Fault::Superseded { sequence }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the superblocks may be older than the log, and a segment where it ends says that
+    /// they are: by a head of another use of it that calls durable what is not there.
+    fn is_superseded(&mut self, segment: u32, end: &Cursor) -> bool {
+        let is_behind =
+            |head: &Head| end.sequence <= head.durable && end.incarnation <= head.incarnation;
+        self.may_be_older && self.chain.find((segment, 0), is_behind).is_some()
+    }
+}
