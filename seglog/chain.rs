@@ -41,6 +41,9 @@ pub(crate) struct Accepted {
     pub(crate) hash: u32,
     /// The members whose columns are whole.
     pub(crate) whole: Members,
+    /// Members that a mirror is not on, and that have there what a later incarnation has begun
+    /// before it was cut off: who looks for the newest batch of that place would find it.
+    pub(crate) covered: Members,
 }
 
 /// A place where a batch may be that too few members give.
@@ -96,19 +99,22 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
     pub(crate) fn next(&mut self, cursor: &Cursor) -> Result<Option<Accepted>, Fault<D::Error>> {
         let mut best: Option<Accepted> = None;
         let mut doubt: Option<Doubt> = None;
+        let mut begun = [0; MEMBERS];
         for place in cursor.places() {
             let Some(at) = self.layout.at(place) else {
                 continue;
             };
             let mut unreadable = Members::NONE;
             for member in self.in_sync.iter() {
-                let found = match self.head(member, place, at) {
-                    Ok(found) => found.filter(|(head, _)| cursor.fits(head)),
-                    Err(()) => {
-                        unreadable = unreadable.or(Members::of(member));
-                        continue;
-                    }
+                let Ok(found) = self.head(member, place, at) else {
+                    unreadable = unreadable.or(Members::of(member));
+                    continue;
                 };
+                let first = found.filter(|(head, _)| cursor.is_of_next_use(head));
+                if let (Some(begun), Some((head, _))) = (begun.get_mut(member), first) {
+                    *begun = head.incarnation;
+                }
+                let found = found.filter(|(head, _)| cursor.fits(head));
                 // A member that lies would else cut the log: a later incarnation goes before.
                 if found.is_some_and(|(head, _)| head.incarnation > self.incarnation) {
                     self.later = Some(cursor.sequence);
@@ -124,7 +130,13 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                 let columns = self.load(&head, hash)?;
                 let whole = columns.whole;
                 if whole.count() >= head.kind.columns_needed() && self.fill(&head, whole) {
-                    best = Some(Accepted { head, hash, whole });
+                    let covered = Members::NONE;
+                    best = Some(Accepted {
+                        head,
+                        hash,
+                        whole,
+                        covered,
+                    });
                 } else {
                     let lacking = self.lacking(&head, &columns);
                     doubt = Doubt::of(doubt, lacking, (head.incarnation, at));
@@ -144,9 +156,23 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
             (_, Some(doubt)) if newest.is_none_or(|newest| newest < doubt.latest) => {
                 Err(doubt.fault())
             }
-            (Some(best), _) => self.load_again(best).map(Some),
+            (Some(mut best), _) => {
+                best.covered = self.covered(&best.head, &begun);
+                self.load_again(best).map(Some)
+            }
             (None, _) => Ok(None),
         }
+    }
+
+    /// Returns the members that a batch covers something of. `begun` is the incarnation that each
+    /// has at the start of the next segment.
+    fn covered(&self, head: &Head, begun: &[u64; MEMBERS]) -> Members {
+        if head.place.unit > 0 {
+            return Members::NONE;
+        }
+        let others = self.in_sync.minus(head.used).iter();
+        let is_later = |member: &usize| begun.get(*member) > Some(&head.incarnation);
+        others.filter(is_later).collect()
     }
 
     /// Returns the members that may have what a batch is not whole without: those that cannot be
@@ -170,7 +196,7 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         let Accepted { head, hash, .. } = accepted;
         let whole = self.load(&head, hash)?.whole;
         if whole.count() >= head.kind.columns_needed() && self.fill(&head, whole) {
-            return Ok(Accepted { head, hash, whole });
+            return Ok(Accepted { whole, ..accepted });
         }
         let at = self.layout.at(head.place).unwrap_or_default();
         let member = accepted.whole.minus(whole).iter().next();

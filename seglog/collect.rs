@@ -58,7 +58,8 @@ pub fn reserve(layout: &Layout) -> usize {
 
 /// Returns the batch at a place of a segment that is collected: of the heads that members have
 /// there, in this use of the segment, the one of the latest incarnation. A mirror leaves on the
-/// third member what an incarnation that was begun again has written there.
+/// third member what an incarnation that was begun again has written there; what a later one has
+/// begun there that was cut off, an assembly has written over.
 pub fn newest(heads: impl Iterator<Item = Head>, segment_sequence: u64) -> Option<Head> {
     let of_use = heads.filter(|head| head.segment_sequence == segment_sequence);
     of_use.max_by_key(|head| head.incarnation)

@@ -79,15 +79,21 @@ impl Cursor {
         }
         if head.place.unit == 0 {
             // A later assembly has begun here, or the segment before is full or closed.
-            head.place.segment == self.next
-                && Some(head.segment_sequence) == self.segment_sequence.checked_add(1)
-                && head.incarnation >= self.incarnation
+            self.is_of_next_use(head) && head.incarnation >= self.incarnation
         } else {
             head.place == self.place()
                 && head.segment_sequence == self.segment_sequence
                 && head.incarnation == self.incarnation
                 && head.next == self.next
         }
+    }
+
+    /// Whether a batch is the first one of the next segment in the use that follows, of whichever
+    /// incarnation.
+    pub(crate) fn is_of_next_use(&self, head: &Head) -> bool {
+        head.place.unit == 0
+            && head.place.segment == self.next
+            && Some(head.segment_sequence) == self.segment_sequence.checked_add(1)
     }
 
     /// Returns where the batch can be.

@@ -328,8 +328,11 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         while let Some((accepted, missing)) = self.accepted(&cursor)? {
             let head = &accepted.head;
             let at = self.chain.layout.at(head.place).unwrap_or_default();
-            for member in missing.iter() {
-                let of = self.chain.columns.get(member);
+            for member in missing.or(accepted.covered).iter() {
+                // All that it is used on have the same of a mirror.
+                let own = head.used.iter().find(|used| *used == member);
+                let own = own.or(head.used.iter().next());
+                let of = own.and_then(|own| self.chain.columns.get(own));
                 let column = of.and_then(|of| of.get(..head.column_bytes(&self.chain.layout)));
                 let column = column.ok_or(Fault::Scratch)?;
                 self.chain

@@ -232,13 +232,13 @@ fn attempt(
     let whole = assemble(shape, (disks, present), mistake, true);
     let seen = whole.0.as_ref().map(|whole| &whole.errors.seen);
     let seen: Vec<_> = seen.into_iter().flatten().copied().collect();
-    if bad == 0 || seen.is_empty() || random.below(4) == 0 {
+    if bad == 0 || random.below(4) == 0 || seen.is_empty() {
         return (false, whole);
     }
     let mut errors = Errors::default();
     for _ in 0..=random.below(bad) {
         // The later ones are of the log.
-        let from = seen.len() / 2 * random.below(2);
+        let from = seen.len() / 2 * (1 - random.below(2));
         errors
             .bad
             .insert(seen[from + random.below(seen.len() - from)]);

@@ -8,6 +8,7 @@ use seglog::{
         Kind,
         HEAD_BYTES, //
     },
+    collect::newest,
     fault::Fault,
     layout::Place,
     members::{
@@ -241,4 +242,40 @@ fn a_batch_of_which_a_column_is_elsewhere_is_no_torn_one() {
     assert_eq!(refused.map(|_| ()), Err(why));
     // That one does not have it.
     assert!(assemble(&mut ram, Members::ALL, 7).is_ok());
+}
+
+/// A batch cannot be read, so an assembly begins over the one that follows it, and is cut off when
+/// one member has its first batch. Then all can be read, and both batches are found: what was begun
+/// there is not taken for the second one by who collects.
+#[test]
+fn what_an_assembly_that_was_cut_off_has_begun_does_not_hide_a_batch() {
+    let two = Members::ALL.minus(Members::of(1));
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, Members::ALL, 6).unwrap();
+    let place = Place {
+        segment: log.cursor().next,
+        unit: 0,
+    };
+    let mut mirror = |used: Members, units: u16| {
+        let free = log.cursor().next + 1;
+        let batch = (Kind::Mirror, used, units);
+        log.begin(batch, empty(units), Some(free), &Crc).unwrap()
+    };
+    let rest = mirror(Members::of(0).or(Members::of(1)), 7);
+    let last = mirror(two, 1);
+    assert_eq!(last.head.place, place);
+    ram.arrive(&rest, Members::of(1));
+    ram.arrive(&last, two);
+    ram.unreadable = Some((1, rest.at));
+    let mut later = ram.clone();
+    assemble(&mut later, Members::ALL, 7).unwrap();
+    cut_off_at_the_first_batch(&mut ram, (&later, last.at), Members::ALL);
+    ram.unreadable = None;
+    assert_eq!(assemble(&mut ram, Members::ALL, 8).unwrap().1, 3);
+    let heads = Members::ALL.iter().filter_map(|member| {
+        let column = &ram.bytes[member][last.at as usize..][..512];
+        Head::parse(column, place, (&layout(), TAG), &Crc)
+    });
+    let found = newest(heads.map(|(head, _)| head), last.head.segment_sequence);
+    assert_eq!(found, Some(last.head));
 }
