@@ -4,7 +4,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from layers import DRIVERS, REPORTS, Layers
+from layers import CIRCLE_MAX, CIRCLES, DRIVERS, REPORTS, Layers
 from rules import Source
 
 _USE = re.compile(r"^ *(?:pub(?:\([a-z ]*\))? )?use ([^;]+);", re.M)
@@ -99,4 +99,43 @@ def files_have_layers(sources: list[Source]) -> list[str]:
     return complaints
 
 
-RULES = [imports_run_one_way, files_have_layers]
+def _within(sources: list[Source], folder: str) -> dict[str, set[str]]:
+    """What each file or folder of a driver's folder names of the others there."""
+    driver = folder.split("/")[1:]
+    names: dict[str, set[str]] = {}
+    for source in sources:
+        if source.path.suffix == ".rs" and str(source.path).startswith(f"{folder}/"):
+            module = _module(source.path)
+            named = names.setdefault(module[len(driver)], set())
+            named |= {item[len(driver)] for item in _named(source, module)
+                      if item[:len(driver)] == driver and len(item) > len(driver)}
+    return {name: {other for other in others if other in names} - {name} for name, others in names.items()}
+
+
+def _reached(names: dict[str, set[str]], start: str) -> set[str]:
+    reached, todo = set[str](), [start]
+    while todo:
+        new = names[todo.pop()] - reached
+        reached |= new
+        todo += new
+    return reached
+
+
+def circles_are_small(sources: list[Source]) -> list[str]:
+    """The files of a folder that cannot be understood one without the other are few; larger circles do not grow."""
+    complaints = []
+    for folder in DRIVERS:
+        names = _within(sources, folder)
+        reached = {name: _reached(names, name) for name in names}
+        circles = [sorted(other for other in reached[name] if name in reached[other]) for name in names]
+        circle = max(circles, key=len, default=[])
+        largest = len(circle)
+        allowed = CIRCLES.get(folder, CIRCLE_MAX)
+        if largest > allowed:
+            complaints.append(f"{folder}: a circle of {largest}: {', '.join(circle)}")
+        elif folder in CIRCLES and largest < allowed:
+            complaints.append(f"{folder}: its largest circle has {largest} files: lower the {allowed} of CIRCLES")
+    return complaints
+
+
+RULES = [imports_run_one_way, files_have_layers, circles_are_small]

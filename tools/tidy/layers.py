@@ -26,7 +26,57 @@ DRIVERS: dict[str, Layers] = {
     "gfarm_ra/net": ("content page_source place ring stats user_key", "setup", "call descriptors login", "gfsd",
                      "batch hosts link naming", "reader stream", "client"),
     "gfarm_ra/fs": ("attributes cached options state", "file inode", "name", "directory", "mount"),
+    "rtrs/proto": ("addr connect_retry failover fence geometry heartbeat imm invalidation io_queues outage path "
+                   "permit policy quarantine signal stats timeouts", "credit params recovery settings shortage wire",
+                   "agreement availability device handshake info request",
+                   "admission chunk_policy connect_backlog read_buffers", "budget"),
+    "rnbd/proto": ("admin_lock answer_time boot flags io_state memory message_queue path_name path_validation "
+                   "refusal retry slot", "access cache control identity occasion", "pi wire", "device map",
+                   "known_disk message"),
+    "gfarm_ra/proto": ("command conversation descriptors gfsd idle key name outdated request setting xdr",
+                       "error hosts operation", "attr auth id_map options", "gfm listing replica retry",
+                       "closing gfmd gfs reclaim", "identity open_file question", "cache"),
+    "gfarm_ra/proto/cache": ("address breaker excluded gap invalid owner pages series tags window",
+                             "content fragment ibaddr peer read_table", "gossip have reassembly reply request wire",
+                             "admission place requester rtt sums", "directory keep responder", "members",
+                             "counter timings"),
+    "seglog": ("devices members seglog", "epoch", "batch collect cursor identity layout log record superblock table",
+               "fault segments source", "chain free reading resync slots", "recovery", "ending"),
+    "rnbd_ec/device": ("memory stats tags work_queues", "one_by_one",
+                       "acting core engine prepare queue reads rewrite submit upkeep writes", "announcing assembly"),
+    "rnbd_ec/proto": ("asking budget group_commit progress", "array collector geometry packing", "codec", "command"),
+    "rdma": ("port_events proto rdma rdma_sys", "address_handle cm cq device memory qp", "transfer"),
+    "rdma/qp": ("config drain origin owned recv_ring reserved status transport", "batch completion datagram",
+                "callback restart"),
+    "rdma/transfer": ("segments", "active", "received receiving sending"),
+    "block": ("block_ext block_ext_sys integrity major mq op", "bdev limits", "bio disk", "blocking"),
+    "kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory pages percpu random sync text "
+                   "workqueue xor", "ratelimit scatterlist sysfs", "crc param"),
+    "net": ("destination digest dns net_ext net_ext_sys tcp", "namespace"),
+    "gfarm_ra/vfs": ("active_refs attributes direct_read directory folios keyring mounted proc trace vfs_ext "
+                     "vfs_ext_sys", "rcu_walk read", "namei", "opened_name", "file", "inode",
+                     "context file_system super_block"),
+    "test_device/device": ("cq execute mr network provider qp send_work", "sysfs"),
+    "test_device/proto": ("counts fabric fault gather key qp_state ring send_queue", "message"),
+    "verbs_provider": ("dma_device memory netdev verbs_provider verbs_provider_sys", "request",
+                       "callbacks handle registration"),
+    "rtrs/client/path": ("connections error setup stale_connection stats",
+                         "admission drain fence heartbeat registration resources", "connect queue_pair", "recovery"),
+    "rtrs/client/io": ("invalidations postponed", "read_buffers request table transfer", "connection",
+                       "completion prepare", "send"),
+    "rtrs/client/session": ("answer paths routes settings", "multipath quarantine", "failover permit", "admin",
+                            "outage"),
+    "rtrs/server/path": ("error state stats", "connections fence", "chunks heartbeat", "fence_message info",
+                         "teardown", "work"),
+    "rtrs/server/io": ("carriers tag", "request", "reply send_queue", "operation", "operation_queue receiver"),
+    "rioc/proto/index": ("moving ranges restoring tickets", "data", "backing size", "copying"),
+    "rioc/proto/log": ("assembly collecting filling room", "dumping"),
+    "rioc/proto/store": ("changing claiming room", "copying"),
 }
+# The files of one folder that may all reach each other by their imports; and the folders that have more.
+CIRCLE_MAX = 6
+CIRCLES: dict[str, int] = {"rnbd/server": 10, "rnbd/server/store": 10, "rnbd_ec/device": 10, "seglog": 9,
+                           "test_device/device": 7}
 REPORTS: dict[str, set[str]] = {
     # A completion belongs to a path, which it fails; `Connection::send` is the journey of a request.
     "rtrs/client/io/completion.rs": {"path::error::PathError"},

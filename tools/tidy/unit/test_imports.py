@@ -63,3 +63,19 @@ class Imports(unittest.TestCase):
         complaints = imports.files_have_layers([Source(pathlib.Path("rnbd/client/new.rs"), b"")])
         self.assertIn("rnbd/client: new has no layer", complaints)
         self.assertIn("rnbd/client: there is no sysfs", complaints)
+
+    def test_a_circle_is_small(self) -> None:
+        """Files of a folder that all reach each other are counted; one that is only reached is not among them."""
+        def circle(count: int) -> list[Source]:
+            """As many files that each import the next one, of which the last imports the first, and one more."""
+            names = [f"f{n}" for n in range(count)]
+            text = "use super::{}::A;\nuse super::g::B;"
+            files = [Source(pathlib.Path(f"rtrs/client/{name}.rs"), text.format(after).encode())
+                     for name, after in zip(names, names[1:] + names[:1], strict=True)]
+            return files + [Source(pathlib.Path("rtrs/client/g.rs"), b"")]
+
+        def of_client(count: int) -> list[str]:
+            return [line for line in imports.circles_are_small(circle(count)) if line.startswith("rtrs/client:")]
+        self.assertEqual(of_client(imports.CIRCLE_MAX), [])
+        self.assertEqual(of_client(7), ["rtrs/client: a circle of 7: f0, f1, f2, f3, f4, f5, f6"])
+        self.assertIn("seglog: its largest circle has 0 files: lower the 9 of CIRCLES", imports.circles_are_small([]))
