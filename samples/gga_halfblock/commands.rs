@@ -70,7 +70,7 @@ struct Storage {
     /// Length of a block, of which a member has half; an .sbc file says it itself
     #[arg(long, default_value_t = 4096, value_parser = block_bytes)]
     block_size: u32,
-    /// How parity is made
+    /// Coefficients with which parity is made
     #[arg(long, value_enum, default_value_t = MatrixType::Vandermonde)]
     matrix_type: MatrixType,
 }
@@ -85,7 +85,7 @@ struct GenerateArgs {
     /// Overwrites files that are there
     #[arg(long)]
     force: bool,
-    /// What is printed
+    /// Format of the report
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
@@ -103,7 +103,7 @@ struct ReadArgs {
     /// The member that is lost: it is not opened, its halves are rebuilt
     #[arg(long, value_enum)]
     lost: Option<Half>,
-    /// Where the data go; without it, to the standard output
+    /// File that gets the data; without it, they go to the standard output
     #[arg(long)]
     to: Option<PathBuf>,
 }
@@ -142,14 +142,14 @@ struct RunArgs {
     /// Each n-th block that a thread reads is rebuilt, alternately from each half; 0: none is
     #[arg(long, visible_alias = "recover-every-n", default_value_t = 0)]
     trigger_recovery_read_every_n: u32,
-    /// What is stored, for read_only_data_validity_test
+    /// File with the content that is stored, for read_only_data_validity_test
     #[arg(
         long,
         visible_alias = "plain",
         required_if_eq("execution_strategy", "read_only_data_validity_test")
     )]
     storage_plain_content: Option<PathBuf>,
-    /// What is printed
+    /// Format of the report
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
@@ -158,7 +158,7 @@ struct RunArgs {
 struct StatsArgs {
     #[command(flatten)]
     storage: Storage,
-    /// What is printed
+    /// Format of the report
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }

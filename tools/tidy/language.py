@@ -17,10 +17,10 @@ _NO_FIRST_WORD = re.compile(
     r"(What|Which|Who|Whom|Whose|Where|When|Why|How|It|They|This|That|These|Those|There|Something|Anything|Everything"
     r"|As|At|By|For|From|In|Of|On|To|With|Without|If|While|Until|Because|So|Not|Being|Must|Can|Could|May)(?![-\w])",
     re.I)
-# Folders whose documentation comments all begin so: those of kernel code. samples/gga_halfblock has help texts among
-# its own, which it prints.
+# Folders whose documentation comments all begin so; a help text is one, which its program prints. Not yet in the list:
+# the programs and tests of tools/ that have no name here.
 FIRST_WORD_FOLDERS = ("block", "chunk4k", "common", "gfarm_ra", "kernel_ext", "net", "rdma", "rioc", "rnbd", "rnbd_ec",
-                      "rtrs", "samples/crc32_umr", "seglog", "selftest", "test_device", "verbs_provider")
+                      "rtrs", "samples", "seglog", "selftest", "test_device", "verbs_provider")
 _DOCUMENTATION = re.compile(r" *(///(?!/)|//!)")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Documentation")
 _QUOTED = re.compile(r"`[^`]*`")
