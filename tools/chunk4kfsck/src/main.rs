@@ -55,10 +55,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 struct Args {
     /// The file or device
     path: PathBuf,
-    /// What is printed
+    /// Format of the report
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-    /// What is in the 36 bytes behind the chunk's number
+    /// Layout of the 36 bytes behind the chunk's number
     #[arg(long, value_enum, default_value_t = LayoutName::Strict)]
     layout: LayoutName,
     /// The number of the first chunk
@@ -76,7 +76,7 @@ struct Args {
     /// The least generation that a chunk may have (extended)
     #[arg(long, default_value_t = 0)]
     generation_min: u64,
-    /// How many bad chunks are listed; all are counted
+    /// Number of bad chunks that are listed; all are counted
     #[arg(long, default_value_t = 100)]
     list: usize,
 }

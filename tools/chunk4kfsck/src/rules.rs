@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the chunks of a medium must be.
+//! The rules of a medium, by which each of its chunks is judged.
 
 use chunk4k::{
     extended,
@@ -15,12 +15,12 @@ use crate::checksums::Fast;
 /// The layout of the chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// That of the CRC32/UMR example.
+    /// The layout of the CRC32/UMR example, which leaves the meaning of its reserved bytes open.
     Strict {
         /// The reserved bytes must be 0.
         reserved_zero: bool,
     },
-    /// With object and generation.
+    /// The layout with object and generation, which tells chunks of other objects and old ones.
     Extended {
         /// The object to which all chunks must belong.
         object: Option<u128>,
@@ -29,7 +29,7 @@ pub enum Layout {
     },
 }
 
-/// What the chunks of a medium must be.
+/// The rules for all chunks of a medium, as the user has asked for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// Their layout.
@@ -40,14 +40,14 @@ pub struct Rules {
     pub all_written: bool,
 }
 
-/// What one chunk is.
+/// The judgement of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it must be.
+    /// The chunk keeps all rules.
     Good,
     /// All zero: never written.
     Blank,
-    /// Something else.
+    /// The chunk breaks a rule.
     Bad(Defect),
 }
 

@@ -18,7 +18,7 @@ use crate::rules::{
     Verdict, //
 };
 
-/// How many chunks are read at a time.
+/// The number of chunks that one read brings: 1 MiB.
 const BATCH_CHUNKS: usize = 256;
 
 /// A chunk that is bad.
@@ -26,11 +26,11 @@ const BATCH_CHUNKS: usize = 256;
 pub struct Bad {
     /// The place of the chunk; the first is 0.
     pub index: u64,
-    /// What is wrong.
+    /// The rule that the chunk breaks.
     pub defect: Defect,
 }
 
-/// What a medium holds.
+/// The result of a scan: counts of all chunks, and the first bad ones.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Chunks that are as they must be.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is printed: a table, or JSON.
+//! Shows the result of a scan: a table for people, JSON for programs.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ struct BadRow {
     reason: String,
 }
 
-/// What was found, as JSON has it.
+/// The result of a scan, as JSON has it.
 #[derive(Serialize)]
 struct Report<'a> {
     path: &'a str,
