@@ -12,7 +12,7 @@ use crate::{bytes, few, noise};
 /// The text of the vectors: 256 bytes.
 const TEXT: &str = "A half of a block is on one server, a half on another. ";
 
-/// What liblz4 1.9.4 makes of the text, level 1, independent blocks.
+/// The stream that liblz4 1.9.4 makes of the text: level 1, independent blocks.
 const TEXT_STREAM: &str =
     "3e000000 f316 412068616c66206f66206120626c6f636b206973206f6e206f6e65207365727665722c20
     61 2400 bf 6e20616e6f746865722e20 3700 b1 507665722c20";
@@ -57,7 +57,7 @@ fn a_block_has_header_stream_zeroes_and_trailer() {
     assert_eq!(decoded(&block), Ok(text()));
 }
 
-/// What liblz4 makes of 64 KiB and 64 bytes of `a`: two blocks.
+/// The vector is the stream that liblz4 makes of 64 KiB and 64 bytes of `a`: two blocks.
 #[test]
 fn a_stream_of_several_blocks_is_read_and_made() {
     let mut vector = bytes("0b010000 1f 61 0100");

@@ -13,7 +13,7 @@ use gga_halfblock::sbc::Geometry;
 use gga_halfblock::service::{Service, Settings};
 use gga_halfblock::worker::Recovery;
 
-/// What the members of a test share.
+/// The counts that the three members of a test share.
 #[derive(Debug)]
 pub(crate) struct Power {
     /// Writes that are still done.

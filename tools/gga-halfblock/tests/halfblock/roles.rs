@@ -199,8 +199,8 @@ fn the_validity_test_passes() {
     }
 }
 
-/// Of ten blocks that are read, the third, the sixth and the ninth are rebuilt: the first half, the
-/// second, the first.
+/// Reads ten blocks: the third, the sixth and the ninth are rebuilt, the first half, the second,
+/// the first.
 #[test]
 fn every_third_read_is_rebuilt_alternately() {
     let members = Members::new(2 << 10, 5);
