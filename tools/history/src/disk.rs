@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is loaded and checked: a block device or a file.
+//! The disk that is loaded and checked: a block device or a file.
 
 use std::{
     fs::{
@@ -19,7 +19,7 @@ use std::{
 const DIRECT: i32 = 0o40000;
 const ALIGNMENT: usize = 4096;
 
-/// Something with sectors that many threads read and write at once.
+/// A disk of sectors that many threads read and write at once; tests have one in memory.
 pub(crate) trait Disk: Sync {
     /// Fills `into` from the byte `at` on.
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()>;

@@ -19,7 +19,7 @@ use crate::disk::{
 
 const FOREIGN: u8 = 0x5a;
 
-/// What goes wrong.
+/// A fault that is injected, so that the check shows that it finds such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// A write is acknowledged and not executed.

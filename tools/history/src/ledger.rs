@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each unit of the disk may hold, by what was issued, acknowledged, flushed and read so far.
+//! Knows what each unit of the disk may hold, by what was issued, acknowledged, flushed and read so
+//! far.
 //!
 //! A unit is a few sectors that are written together or not at all by this program. It has one
 //! counter of generations, and at most one write in flight (a writer claims it). A write raises
@@ -43,7 +44,7 @@ use crate::{
     }, //
 };
 
-/// From which event on a write must not be lost.
+/// The event from which on a write must not be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Floor {
     /// Its acknowledgement.
@@ -52,7 +53,7 @@ pub(crate) enum Floor {
     Flushed,
 }
 
-/// What is known about one unit.
+/// The knowledge about one unit, which all threads share.
 #[derive(Default)]
 struct Unit {
     claimed: AtomicBool,
@@ -65,10 +66,10 @@ struct Unit {
     receded: AtomicBool,
 }
 
-/// What a sector may hold, as known before a read.
+/// The generations that a sector may hold, as known before a read.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Anything older is a fault.
+    /// The oldest that is no fault.
     least: u64,
     /// The newest that was acknowledged.
     acknowledged: u64,
@@ -81,14 +82,15 @@ struct Known {
 pub(crate) struct Range {
     /// Its first unit.
     pub(crate) first: usize,
-    /// How many.
+    /// Their number.
     pub(crate) units: usize,
 }
 
-/// What was known of each sector of a range before it was read.
+/// The knowledge about each sector of a range before it was read: a write that ends during the read
+/// must not count against it.
 pub(crate) struct Before(Vec<Known>);
 
-/// What a read has shown.
+/// The judgement of the sectors that a read has brought.
 pub(crate) enum Verdict {
     /// Every sector holds what it may hold.
     Good,
@@ -123,7 +125,7 @@ impl Ledger {
         }
     }
 
-    /// How many units there are.
+    /// Returns the number of units.
     pub(crate) fn count(&self) -> usize {
         self.units.len()
     }
@@ -172,7 +174,7 @@ impl Ledger {
         Some(claim)
     }
 
-    /// To be called before a read is issued.
+    /// Takes down what the sectors of a range may hold. Called before a read of them is issued.
     pub(crate) fn before(&self, range: Range) -> Before {
         let units = self.units_of(range).iter();
         let seen = self.seen_of(range).chunks_exact(self.sectors());
@@ -193,7 +195,7 @@ impl Ledger {
         Before(units.zip(seen).flat_map(known).collect())
     }
 
-    /// To be called after the read has ended: judges what it brought, and remembers it.
+    /// Judges what a read has brought, and remembers it. Called after the read has ended.
     pub(crate) fn judge(&self, range: Range, before: &Before, bytes: &[u8]) -> Verdict {
         let units = self.units_of(range).iter().enumerate();
         let known = before.0.chunks_exact(self.sectors());
@@ -281,7 +283,8 @@ impl Ledger {
         }
     }
 
-    /// To be called before a flush is issued.
+    /// Takes down the acknowledged writes, which a flush covers if it succeeds. Called before it is
+    /// issued.
     pub(crate) fn before_flush(&self) -> Snapshot {
         Snapshot(
             self.units

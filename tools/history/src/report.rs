@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a run has found, for people and for programs.
+//! The result of a run, for people and for programs.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use crate::sector::Stamp;
 /// Faults that the report shows one by one; all are counted.
 const SHOWN_MAX: usize = 16;
 
-/// What is wrong with a sector, or with a request.
+/// The kind of a fault of a sector, or of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What was acknowledged is not there: older data are, and nothing newer was ever read.
+    /// An acknowledged write is not there: older data are, and nothing newer was ever read.
     Lost,
     /// Older data are there than were read before: an old write has landed again.
     Late,
@@ -29,13 +29,13 @@ pub(crate) enum Kind {
 /// A fault and where it was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
-    /// What is wrong.
+    /// Its kind.
     pub(crate) kind: Kind,
     /// The unit.
     pub(crate) unit: usize,
     /// The first sector of it that is wrong.
     pub(crate) sector: u64,
-    /// What stands there, if it can be read.
+    /// The stamp that stands there, if it can be read.
     pub(crate) found: Option<Stamp>,
     /// The oldest generation that may stand there.
     pub(crate) least: u64,
@@ -79,7 +79,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a run has done and found; prints as one line of JSON.
+/// The result of a run; prints as one line of JSON.
 #[derive(Default, Debug)]
 pub(crate) struct Report {
     /// Writes, reads and flushes that have succeeded, those of the fill and of the last check
@@ -87,7 +87,7 @@ pub(crate) struct Report {
     pub(crate) writes: u64,
     pub(crate) reads: u64,
     pub(crate) flushes: u64,
-    /// Those that have failed.
+    /// Writes, reads and flushes that have failed.
     pub(crate) write_errors: u64,
     pub(crate) read_errors: u64,
     pub(crate) flush_errors: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Report {
     pub(crate) receded: usize,
     /// Sectors that were read while a write to them was under way, and were neither old nor new.
     pub(crate) unsettled: u64,
-    /// How many faults there are, and the first ones in words.
+    /// The number of faults, their kinds, and the first ones in words.
     pub(crate) faults: usize,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) shown: Vec<String>,

@@ -43,22 +43,22 @@ use crate::{
 const TICK: Duration = Duration::from_millis(20);
 /// Between two requests of a thread whose last one failed.
 const AFTER_ERROR: Duration = Duration::from_millis(20);
-/// What the fill and the last check read and write at once.
+/// Bytes that the fill and the last check write and read at once.
 const SWEEP_BYTES: usize = 128 << 10;
-/// How often the last check reads a sector again that a failed write may be changing.
+/// Reads of one sector by the last check while a failed write may be changing it.
 const SETTLE_READS: usize = 50;
 
-/// What an IO error means.
+/// The meaning of an IO error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errors {
     /// A fault; the run ends.
     Fail,
-    /// It is counted. A failed write may have been executed, or be so later (see
-    /// [`crate::ledger`]).
+    /// An expected event, which is counted. A failed write may have been executed, or be so later
+    /// (see [`crate::ledger`]).
     Allowed,
 }
 
-/// How a disk is loaded.
+/// The load of a disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Threads that read, write and sometimes write again, each with one request at a time.
@@ -76,13 +76,13 @@ pub(crate) struct Options {
     /// Writes that must end after that before the load ends: that it goes on is shown, not
     /// believed.
     pub(crate) after: u64,
-    /// What an IO error means.
+    /// The meaning of an IO error.
     pub(crate) errors: Errors,
     /// The pause between two flushes in milliseconds; 0 for none.
     pub(crate) flush_ms: u64,
     /// No more flushes after so many; 0 for no end.
     pub(crate) flushes: u64,
-    /// What chance depends on.
+    /// The seed of all that is chance in the run.
     pub(crate) seed: u64,
 }
 
@@ -209,7 +209,8 @@ impl<'a, D: Disk> Run<'a, D> {
         }
     }
 
-    /// Where a request goes: half of them to a few units, which so are written again soon.
+    /// Picks the place of a request: half of them go to a few units, which so are written again
+    /// soon.
     fn pick(&self, chance: &mut Chance) -> Range {
         let count = self.ledger.count();
         let units = 1 + chance.below(self.options.span.clamp(1, count));

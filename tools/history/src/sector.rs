@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What stands in a sector: who wrote it, where it belongs, and which write it was.
+//! The content of a sector, which tells who wrote it, where it belongs, and which write it was.
 
 /// Bytes in a sector.
 pub(crate) const SECTOR_SIZE: usize = 512;
@@ -21,16 +21,16 @@ pub(crate) struct Stamp {
     pub(crate) sector: u64,
     /// The thread that wrote it.
     pub(crate) writer: u64,
-    /// How many times its unit had been written, this one included.
+    /// The number of writes of its unit so far, this one included.
     pub(crate) generation: u64,
 }
 
-/// Why there is no stamp to read.
+/// The reason why there is no stamp to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// It does not begin as a sector of this program.
+    /// The sector does not begin as one of this program.
     NoMagic,
-    /// It begins so, and goes on as something else.
+    /// The sector begins as one of this program, and goes on as something else.
     BadChecksum,
 }
 

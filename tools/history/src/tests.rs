@@ -66,7 +66,7 @@ impl Memory {
         }
     }
 
-    /// What was not flushed is gone.
+    /// Loses all that was not flushed.
     fn power_failure(&self) {
         self.now
             .lock()
