@@ -27,7 +27,7 @@ mod folder {
     pub mod users;
 }
 
-/// Of rtrs-client.
+/// A file of rtrs-client, whose orders of threads the tests below try.
 #[cfg(test)]
 #[path = "../../../rtrs/client/io/postponed.rs"]
 mod postponed;
@@ -50,31 +50,31 @@ pub use folder::{
 };
 pub use watched::Watched;
 
-/// As in the kernel.
+/// The names of the kernel's prelude that the files under test use.
 pub mod prelude {
     pub use crate::sync::ArcExt;
 
-    /// How an allocation is made.
+    /// The flags of an allocation, which the model does not look at.
     pub struct Flags;
 
-    /// As in the kernel.
+    /// The flags of an allocation that may sleep.
     pub const GFP_KERNEL: Flags = Flags;
 
     /// A box.
     pub struct KBox<T>(Box<T>);
 
     impl<T> KBox<T> {
-        /// As in the kernel.
+        /// Allocates it.
         pub fn new(value: T, _flags: Flags) -> Result<Self> {
             Ok(Self(Box::new(value)))
         }
 
-        /// As in the kernel.
+        /// Gives the value up to a pointer.
         pub fn into_raw(this: Self) -> *mut T {
             Box::into_raw(this.0)
         }
 
-        /// As in the kernel.
+        /// Takes the value back from its pointer.
         ///
         /// # Safety
         ///
@@ -103,7 +103,7 @@ pub mod time {
     pub struct Delta;
 
     impl Delta {
-        /// As in the kernel.
+        /// Makes one; the model has no time.
         pub const fn from_micros(_micros: i64) -> Self {
             Self
         }

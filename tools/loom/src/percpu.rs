@@ -10,11 +10,11 @@ use crate::{
 use loom::sync::atomic::{AtomicU32, Ordering};
 use std::array;
 
-/// As in the kernel.
+/// The counts of `kernel_ext::percpu`, with an atomic for each CPU of the model.
 pub struct Counts<const N: usize>([[AtomicU32; N]; CPUS]);
 
 impl<const N: usize> Counts<N> {
-    /// As in the kernel.
+    /// Makes counts that are 0.
     pub fn new() -> Result<Self> {
         let counts = |_| array::from_fn(|_| AtomicU32::new(0));
         Ok(Self(array::from_fn(counts)))
@@ -29,7 +29,7 @@ impl<const N: usize> Counts<N> {
         cpu::look();
     }
 
-    /// As in the kernel.
+    /// Returns the sum of a count over all CPUs, which are read one after the other.
     pub fn sum(&self, index: usize) -> u32 {
         let counts = self.0.iter().map(|cpu| cpu[index].load(Ordering::Acquire));
         counts.sum()

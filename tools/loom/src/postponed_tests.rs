@@ -11,7 +11,7 @@ use crate::{
 };
 use loom::{model, sync::Mutex, thread};
 
-/// What is posted to a send queue.
+/// A work request of the send queue, with the key that it registers or invalidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Register(u32),
@@ -84,7 +84,7 @@ impl Connection {
         true
     }
 
-    /// As the work item does.
+    /// Invalidates the key, if that is left to do, as the work item of the driver does.
     fn take_up(&self) {
         loop {
             match look(&self.entry, &self.posted) {

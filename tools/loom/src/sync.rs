@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel's types synchronise by.
+//! The kernel's `Arc`, RCU and atomics, in which `loom` tries all orders of threads.
 
 pub mod atomic;
 pub mod rcu;
@@ -32,7 +32,7 @@ impl<T> From<UniqueArc<T>> for Arc<T> {
     }
 }
 
-/// What an [`Arc`] of the kernel can do besides.
+/// The methods that an [`Arc`] of the kernel has beside those of `loom`.
 pub trait ArcExt<T>: Sized {
     /// Gives the reference up, unless it is the last one.
     fn into_unique_or_drop(this: Self) -> Option<UniqueArc<T>>;

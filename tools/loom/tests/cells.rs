@@ -103,8 +103,8 @@ fn a_reader_keeps_what_it_reads_while_it_is_replaced() {
     });
 }
 
-/// Who answers a request gives its context away, and the reference in it; a teardown takes that
-/// one, and drops it and its own.
+/// The thread that answers a request gives its context away, and the reference in it; a teardown
+/// takes that one, and drops it and its own.
 #[test]
 fn a_reader_keeps_what_it_has_given_away_the_reference_to() {
     model(|| {

@@ -5,7 +5,7 @@
 use lock_free::{cpu, sync::Arc, Users, Watched};
 use loom::{model, thread};
 
-/// What is used: it is changed when no use goes on.
+/// A thing with its users: the thing is changed when no use goes on.
 struct Shared {
     users: Users,
     used: Watched,

@@ -26,22 +26,22 @@ macro_rules! atomic {
                 self.cell.get_or_init(|| modelled::$name::new(self.first))
             }
 
-            /// As of `core`.
+            /// Loads the value.
             pub fn load(&self, order: Ordering) -> $value {
                 self.cell().load(order)
             }
 
-            /// As of `core`.
+            /// Stores a value.
             pub fn store(&self, value: $value, order: Ordering) {
                 self.cell().store(value, order);
             }
 
-            /// As of `core`.
+            /// Stores a value, and returns the one before.
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
                 self.cell().swap(value, order)
             }
 
-            /// As of `core`.
+            /// Stores `to` if the value is `from`, and returns the value before in any case.
             pub fn compare_exchange(
                 &self, from: $value, to: $value, success: Ordering, failure: Ordering,
             ) -> Result<$value, $value> {
@@ -74,7 +74,7 @@ atomic!(
 );
 
 impl AtomicU32 {
-    /// As of `core`.
+    /// Stores the larger of both values, and returns the one before.
     pub fn fetch_max(&self, value: u32, order: Ordering) -> u32 {
         self.cell().fetch_max(value, order)
     }
