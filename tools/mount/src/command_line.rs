@@ -4,7 +4,7 @@
 
 use crate::Failure;
 
-/// What `--help` prints.
+/// The text that `--help` prints.
 pub const HELP: &str = "\
 usage: mount.gfarm SOURCE DIRECTORY [-f] [-n] [-r] [-s] [-v] [-o OPTION[=VALUE],...]
 
@@ -26,7 +26,7 @@ pages from other nodes over RDMA, and gives them its own; ib_*= and cc_*= say ho
 pub struct CommandLine {
     /// The metadata servers, or `none`.
     pub source: String,
-    /// Where to mount.
+    /// The mount point.
     pub directory: String,
     /// All that follows `-o`, separated by commas.
     pub options: String,
@@ -38,7 +38,7 @@ pub struct CommandLine {
     pub is_verbose: bool,
 }
 
-/// What the arguments ask for.
+/// The request that the arguments make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// A mount.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a mount needs of gfarm2.conf(5).
+//! Reads the statements of gfarm2.conf(5) that a mount needs.
 //!
 //! The user's file (`$GFARM_CONFIG_FILE`, else `~/.gfarm2rc`) is read before the system's, and the
 //! first statement of a kind holds, as for the other programs of Gfarm.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why nothing was mounted, and the exit code of mount(8) for it.
+//! The failures of a call, each with its exit code of mount(8): nothing was mounted.
 
 use std::fmt;
 
-/// What went wrong, in words that name the cure where there is one.
+/// The reason why nothing was mounted, in words that name the cure where there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The call or a file is not as it should be: exit code 1.

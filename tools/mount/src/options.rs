@@ -29,9 +29,9 @@ pub struct Word {
 /// The options of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sorted {
-    /// For the file system, in their order.
+    /// The options for the file system, in the user's order.
     pub words: Vec<Word>,
-    /// For the mount point.
+    /// The options for the mount point.
     pub attributes: MountAttrFlags,
     /// Whether a mount that exists is changed.
     pub is_remount: bool,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a call asks the kernel to do, with everything looked up.
+//! Plans what a call asks the kernel to do, with everything looked up.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ use crate::{
 /// Finds numbers by names in a database of the system.
 pub type IdsOf<'a> = dyn Fn(&str, &[String]) -> HashMap<String, u32> + 'a;
 
-/// What a call depends on beside its arguments.
+/// The surroundings of a call, on which it depends beside its arguments; tests give their own.
 pub struct Surroundings<'a> {
     /// The file that `$GFARM_CONFIG_FILE` names.
     pub config_file: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct Surroundings<'a> {
 /// The key for the kernel.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
-    /// By what the kernel finds it.
+    /// The name by which the kernel finds it.
     pub description: String,
     /// The line of the file.
     line: String,
@@ -72,12 +72,12 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What is to be done.
+/// The plan of a mount: all that the kernel is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The source, in addresses.
     pub source: String,
-    /// Where to mount.
+    /// The mount point.
     pub directory: PathBuf,
     /// The options of the file system.
     pub words: Vec<Word>,
@@ -89,7 +89,7 @@ pub struct Plan {
     pub key: Option<Key>,
     /// The key of the cooperative cache, if it is in a file.
     pub cache_key: Option<Key>,
-    /// What is worth a warning.
+    /// Warnings, which the user sees; the mount goes on.
     pub warnings: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From the names of metadata servers to the addresses that the kernel gets.
+//! Turns the names of metadata servers into the addresses that the kernel gets.
 
 use std::net::{
     SocketAddr,

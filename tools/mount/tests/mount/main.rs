@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the helper makes of its arguments, of gfarm2.conf and of a key file.
+//! Tests what the helper makes of its arguments, of gfarm2.conf and of a key file.
 
 #![allow(
     clippy::unwrap_used,
