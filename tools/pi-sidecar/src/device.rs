@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What has blocks of 4 KiB.
+//! Devices of blocks of 4 KiB: block devices and files, and those that tests have in memory.
 
 use std::{
     fs::{
@@ -209,7 +209,8 @@ impl Device for FileDevice {
         self.blocks
     }
 
-    /// Not asked for: a file lies on pages, and this program has time.
+    /// Returns the block, though the file's device may have smaller units: a file lies on pages,
+    /// and this program has time.
     fn unit(&self) -> Unit {
         Unit::BLOCK
     }
@@ -245,7 +246,7 @@ impl Device for FileDevice {
         }
     }
 
-    /// By a hole: of a block device the kernel makes one only where that writes zeroes itself.
+    /// Makes a hole: the kernel makes one in a block device only where that writes zeroes itself.
     fn zero(&mut self, first: u64, blocks: u64) -> io::Result<bool> {
         let len = blocks.saturating_mul(BLOCK_BYTES as u64);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

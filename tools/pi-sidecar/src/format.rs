@@ -47,14 +47,14 @@ use crate::{
     },
 };
 
-/// Why a device is not formatted or does not grow.
+/// The reason why a device is not formatted or does not grow.
 #[derive(Debug)]
 pub enum Refused {
-    /// Something is on it.
+    /// The first or the last MiB is not empty, so that something may be on the device.
     NotEmpty,
     /// The layout is not possible.
     Misfit(Misfit),
-    /// It cannot grow.
+    /// The device cannot grow.
     Growth(growth::Refusal),
     /// Reading or writing has failed.
     Io(io::Error),
@@ -94,7 +94,7 @@ pub fn slots_for(blocks: u64) -> u32 {
     }
 }
 
-/// Where other programs have their signatures: that many blocks at both ends.
+/// The blocks at either end in which other programs have their signatures: 1 MiB.
 const LOOKED_AT_BLOCKS: u64 = 256;
 
 /// Returns whether the first and the last MiB have zeroes only.

@@ -42,16 +42,16 @@ use crate::{
 /// The PI blocks in memory.
 const SLOTS: usize = 64;
 
-/// Why a request has failed.
+/// The reason why a request has failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// There are no such blocks.
+    /// The device has no such blocks.
     Range,
     /// A block did not pass the check.
     Protection {
         /// The data block.
         block: u64,
-        /// What the check has found.
+        /// The finding of the check.
         verdict: Verdict,
     },
     /// Reading or writing has failed; the first error if the device gave one.

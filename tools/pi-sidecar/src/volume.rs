@@ -85,16 +85,16 @@ impl fmt::Display for Bad {
 /// The replacement of tuples that cannot be read, in a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewTuples {
-    /// That the block is lost.
+    /// Tuples that say that the block is lost: reading it is an error until it is written.
     Lost,
-    /// Those of the data that are there.
+    /// Tuples of the data that are there: if these are damaged, that is not found any more.
     OfData,
 }
 
-/// Why a device cannot be used.
+/// The reason why a device cannot be used.
 #[derive(Debug)]
 pub enum Fault {
-    /// It is not one of ours, or is damaged.
+    /// The superblock is not one of ours, or is damaged.
     Refused(Refusal),
     /// Its journal cannot be replayed.
     Journal(recovery::Fault<io::Error>),

@@ -31,7 +31,8 @@ pub(crate) struct Fast(pub(crate) Mistake);
 impl Fast {
     pub(crate) const RIGHT: Self = Self(Mistake::None);
 
-    /// What it covers.
+    /// Returns the part of `bytes` that the CRC covers: all of them, but for a mistake that leaves
+    /// some out.
     fn covered<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         // Data blocks and superblocks have no such length.
         let is_record = (bytes.len() + 8) % TINY_BYTES == 0;
@@ -56,7 +57,7 @@ impl Checksum for Fast {
     }
 }
 
-/// Which content each part of each block of interest has.
+/// The number of the content of each part of each block of interest.
 pub(crate) type Image = Vec<u32>;
 
 /// A write that may not be durable.
@@ -67,7 +68,7 @@ pub(crate) struct Write {
     pub(crate) first: usize,
     /// All parts of the block, or some in a row.
     pub(crate) parts: Vec<u32>,
-    /// It has ended, so that reads see it.
+    /// The write has ended, so that reads see it.
     pub(crate) is_done: bool,
 }
 
@@ -103,14 +104,15 @@ fn parts(borders: &[usize]) -> Vec<Range<usize>> {
     starts.zip(ends).map(|(start, end)| start..end).collect()
 }
 
-/// What is written to a kind of block, and from which byte on.
+/// A content that was written: the kind of its block, the byte from which on it is, and its bytes.
 type Known = (Kind, usize, Box<[u8]>);
 
 /// The blocks of interest, the parts that a write can be torn into, and all contents of parts.
 pub(crate) struct Shape {
     pub(crate) layout: Layout,
     blocks: Vec<u64>,
-    /// Of the slots of the journal, which come first, of the PI blocks, and of the other blocks.
+    /// The parts of the slots of the journal, which come first, of the PI blocks, and of the other
+    /// blocks.
     parts: [Vec<Range<usize>>; 3],
     contents: Vec<Rc<[u8]>>,
     numbers: HashMap<Rc<[u8]>, u32>,
@@ -152,7 +154,7 @@ impl Shape {
         self.blocks.iter().position(|b| *b == block).unwrap()
     }
 
-    /// How many blocks there are of each kind.
+    /// Returns the numbers of blocks of each kind.
     fn counts(&self) -> [usize; 3] {
         let records = self.layout.slots() as usize;
         let pi_blocks = self.layout.groups() as usize;
@@ -243,7 +245,7 @@ pub(crate) fn change(shape: &mut Shape, medium: &mut Image, place: usize) {
     medium[range].copy_from_slice(&parts);
 }
 
-/// What a read sees: the newest writes that have ended, else what is durable.
+/// Returns what a read sees: the newest writes that have ended, else what is durable.
 pub(crate) fn visible(shape: &Shape, medium: &Image, writes: &[Write], place: usize) -> Vec<u32> {
     let mut parts = medium[shape.range(place)].to_vec();
     let here = |write: &&Write| write.place == place && write.is_done;

@@ -45,7 +45,7 @@ use crate::{
 /// More states than any scenario has: a store that never comes to rest fails by it.
 const STATES_MAX: usize = 300_000;
 
-/// What was searched.
+/// Counts of a search, which show that it came to what it was made for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     /// States of the store and the device.
@@ -64,7 +64,7 @@ pub(crate) struct Figures {
     pub(crate) errors: usize,
 }
 
-/// What a block may have after a crash.
+/// The contents and faults that a block may have after a crash, by what the application was told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Allowed {
     seen: Vec<Seen>,

@@ -42,7 +42,7 @@ const C: u64 = 1;
 /// The second one while the first one is not durable.
 const TWICE: [Op; 2] = [Write(A, 1), Write(A, 1)];
 const ZEROED: Records = SECTORS;
-/// As devices were formatted that cannot make zeroes.
+/// Records of a device that was formatted without zeroes, as it cannot make them.
 const UNKNOWN: Records = WHOLE;
 
 /// Searches with a fault; what is wrong, and what was seen.
@@ -106,7 +106,7 @@ fn a_cache_that_is_lost() {
     }
 }
 
-/// Without data, and nobody knows what is at their place: what fails is known at least.
+/// Searches blocks without data, whose place may have anything: a failure is known at least.
 #[test]
 fn blocks_without_data() {
     for is_volatile in [true, false] {

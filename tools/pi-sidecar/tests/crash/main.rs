@@ -57,19 +57,20 @@ enum Mistake {
     SpaceBeforeSuperblock,
     /// The CRC of a record leaves out the first unit, which has the sequence number.
     FirstUnitUncovered,
-    /// It leaves out the units between the first and the last one. (That it leaves out the rest of
-    /// the last one, in which it stands, is none as long as units are not torn.)
+    /// The CRC of a record leaves out the units between the first and the last one. (A CRC that
+    /// leaves out the rest of the last one, in which it stands, is no mistake as long as units are
+    /// not torn.)
     UnitsBetweenUncovered,
-    /// Of a PI block only the first sector with changed tuples is written.
+    /// The first sector with changed tuples is written of a PI block, and the others are not.
     LastSectorLeftOut,
     /// The last unit of a record is not written.
     LastUnitLeftOut,
     /// Records do not say which data are durable.
     FlushesNotTold,
-    /// They say it of data that are not.
+    /// Records say of data that they are durable before they are.
     FlushesToldTooEarly,
     /// Records do not say how large the device is.
     SizeNotTold,
-    /// Of the entries of a block only the first one says what was there before.
+    /// The first one of the entries of a block says what was there before, and the others do not.
     OldTuplesLeftOut,
 }

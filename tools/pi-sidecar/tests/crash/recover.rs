@@ -41,7 +41,7 @@ use crate::{
     Mistake, //
 };
 
-/// What a reader gets for a block.
+/// The answer that a reader gets for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Seen {
     /// The data with this number.
@@ -134,18 +134,19 @@ impl Device for Replayed<'_> {
     }
 }
 
-/// What a replay leads to.
+/// The outcome of a replay.
 pub(crate) struct Recovered {
-    /// What readers get for each block of data.
+    /// The answers that readers get for each block of data.
     pub(crate) seen: Vec<Seen>,
-    /// What a crash in the replay, or after it, can leave.
+    /// The images that a crash in the replay, or after it, can leave.
     pub(crate) images: Vec<Image>,
-    /// What is on the device at the end, if all of it is durable.
+    /// The image at the end, if all of it is durable.
     pub(crate) end: Image,
     pub(crate) ring: Ring,
     /// The device is refused, and was repaired then.
     pub(crate) is_refused: bool,
-    /// What readers get if the superblock is repaired from its copy, if that can be used.
+    /// The answers that readers get if the superblock is repaired from its copy, if that can be
+    /// used.
     pub(crate) repaired: Option<Vec<Seen>>,
 }
 
@@ -204,7 +205,8 @@ pub(crate) fn recover(
     }
 }
 
-/// What readers get if the superblock is lost, and is repaired from its copy in the last block.
+/// Returns the answers that readers get if the superblock is lost, and is repaired from its copy in
+/// the last block.
 fn repair(
     shape: &mut Shape,
     setting: &Setting,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the application does, and what the model finds then.
+//! Runs of the application, and what the model finds in each.
 
 use pi_sidecar::volume::Volume;
 use proto::sidecar::{
@@ -76,7 +76,7 @@ pub(crate) struct Records {
     version: Version,
     /// The unit of the device, which version 1 does not use.
     unit: Unit,
-    /// Where they can be torn; none: as other blocks.
+    /// The bytes at which they can be torn; none: those of other blocks.
     borders: &'static [usize],
     /// The device was formatted with zeroes.
     is_zeroed: bool,
@@ -104,7 +104,7 @@ const TINY: Records = Records {
 };
 const KINDS: [Records; 3] = [WHOLE, SECTORS, TINY];
 
-/// Where writes can be torn.
+/// Returns the bytes at which writes can be torn.
 pub(crate) fn borders<'a>(records: Records, others: &'a [usize]) -> Borders<'a> {
     Borders {
         records: match records.borders {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What does not change in a run: the device, and what the application does.
+//! The setting of a run, which does not change in it: the device, and what the application does.
 
 use pi_sidecar::volume::Volume;
 use proto::sidecar::{
@@ -16,7 +16,7 @@ use crate::{
     Mistake, //
 };
 
-/// What the application does, in this order.
+/// An operation of the application, which does them in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
     /// Writes a number of blocks.
@@ -49,14 +49,14 @@ pub(crate) enum Faults {
     All,
 }
 
-/// What does not change in a run.
+/// The setting of a run, which does not change in it.
 pub(crate) struct Setting {
     pub(crate) volume: Volume<Fast>,
     /// The unit of the device.
     pub(crate) unit: Unit,
     pub(crate) data: Vec<u64>,
     pub(crate) ops: Vec<Op>,
-    /// What each block had before.
+    /// The answers that readers got for each block before the run.
     pub(crate) base: Vec<Seen>,
     /// Added to the numbers of versions.
     pub(crate) base_version: u32,
@@ -67,7 +67,7 @@ pub(crate) struct Setting {
     pub(crate) is_zeroed: bool,
     /// The device may rest between requests.
     pub(crate) pauses: bool,
-    /// It may rest for longer between them, and empty its journal.
+    /// The device may rest for longer between them, and empty its journal.
     pub(crate) drains: bool,
     pub(crate) faults: Faults,
     /// The places in which there may be one.

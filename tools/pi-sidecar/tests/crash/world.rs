@@ -74,7 +74,7 @@ pub(crate) enum Progress {
     Durable,
 }
 
-/// What waits for the end of a write of the device.
+/// The waiter for the end of a write of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
     Record,
@@ -92,12 +92,12 @@ pub(crate) struct World {
     pages: Pages,
     pub(crate) medium: Image,
     pub(crate) writes: Vec<Write>,
-    /// For each of `writes`.
+    /// The purpose of each of `writes`, and whether it has FUA.
     purposes: Vec<(Purpose, bool)>,
-    /// Of the store, and of the growth.
+    /// The flushes of the store and of the growth.
     flushing: [Option<Flushing>; 2],
     growth: Growth,
-    /// What requests are carried out with.
+    /// The layout by which requests are carried out.
     pub(crate) layout: Layout,
     pub(crate) progress: Vec<Progress>,
     /// Operations that were acknowledged when a flush was submitted, by its number.
@@ -114,7 +114,7 @@ pub(crate) struct World {
     pub(crate) fault: Option<Fault>,
 }
 
-/// What can happen next.
+/// An event that can come next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Submit,
@@ -124,7 +124,7 @@ pub(crate) enum Event {
     Drain,
     Grow,
     WriteFails(usize, Left),
-    /// As well, and the lease ends before it is seen what it has left.
+    /// A write fails, and the lease ends before it is seen what it has left.
     WriteFailsUnseen(usize, Left),
     FuaFails(usize, Loss),
     WriteIsLost(usize),
@@ -135,7 +135,7 @@ pub(crate) enum Event {
     BlockChanges(usize),
 }
 
-/// Whose flush it is.
+/// Places in `flushing`: the store's flush, and the growth's.
 const STORE: usize = 0;
 const GROWTH: usize = 1;
 
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// What can happen now.
+    /// Returns the events that can come now.
     pub(crate) fn events(&self, setting: &Setting) -> Vec<Event> {
         let mut events = Vec::new();
         if self.progress.contains(&Progress::Waiting) {

@@ -190,7 +190,7 @@ fn a_device_is_taken_from_servers_before_it_is_formatted() {
     );
 }
 
-/// Who has looked removes the mark that it has found, and none that came later.
+/// Removes the mark that was found, and none that came later.
 #[test]
 fn the_mark_of_a_server_that_came_later_stays() {
     let folder = Folder::new("later");

@@ -39,7 +39,7 @@ use proto::sidecar::{
 
 /// The device's blocks: two groups of data.
 const BLOCKS: u64 = 256 + 2 * 257 + 1;
-/// Where data block 0 and its tuple are.
+/// The places of data block 0 and of its tuple.
 const DATA: u64 = 256;
 const PI_BLOCKS: u64 = 256 + 512;
 

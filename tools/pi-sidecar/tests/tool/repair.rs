@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is overwritten, or cannot be read, is written anew.
+//! Repairs of what was overwritten, or cannot be read: it is written anew.
 
 use std::{
     fs,

@@ -53,14 +53,14 @@ pub(crate) enum Left {
     All,
 }
 
-/// What a volatile cache has lost when a flush fails, or the one behind a write with FUA, which are
+/// The loss of a volatile cache when a flush fails, or the one behind a write with FUA, which are
 /// told so once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Loss {
     Nothing,
     /// All that was written, and not flushed.
     All,
-    /// What is being written as well, though that ends well.
+    /// All of that, and what is being written, though that ends well.
     More,
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum Fault {
     Lost(usize, Option<usize>),
     /// A write or a flush has failed, and has said so.
     Failed,
-    /// As well, and what it has left is not read back at first, as the lease has ended.
+    /// A write has failed, and what it has left is not read back at first, as the lease has ended.
     FailedUnseen { is_over: bool },
     /// The next reading of a PI block fails, or has failed.
     NoPiBlock { is_over: bool },
