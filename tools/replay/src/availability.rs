@@ -15,7 +15,7 @@ use proto::rtrs::{
 
 use crate::replay::Rules;
 
-/// What the driver of a session is doing.
+/// The state of a session's driver, as far as the record shows it.
 #[derive(Default)]
 pub(crate) struct Session {
     /// A path is admitted that is not counted yet.

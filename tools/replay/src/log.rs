@@ -45,7 +45,7 @@ static KINDS: &[Kind] = &[
 /// The lines of a record, by their numbers.
 type Lines<'a> = BTreeMap<u32, &'a str>;
 
-/// What the replay of a log has found.
+/// The result of the replay of a log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Machines that were replayed from their beginning to the end of the log.
@@ -54,7 +54,7 @@ pub struct Verdict {
     pub cut: usize,
     /// The lines that were replayed.
     pub lines: usize,
-    /// Where record and model disagree, in words.
+    /// The places where record and model disagree, in words.
     pub wrong: Vec<String>,
 }
 

@@ -14,7 +14,7 @@ use proto::rtrs::recovery::{
 
 use crate::replay::Rules;
 
-/// What a path's driver is doing.
+/// The state of a path's driver, as far as the record shows it.
 pub(crate) struct Path {
     /// The first attempt needs no decision.
     may_connect: bool,

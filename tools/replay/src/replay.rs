@@ -11,7 +11,8 @@ use proto::common::record::{
 
 use crate::line::Line;
 
-/// What follows for a driver from what its machine decides. Whatever is wrong is said in words.
+/// Rules for a driver: what it has to do, and may do, by its machine's decisions. A breach is told
+/// in words.
 pub(crate) trait Rules: Default {
     /// The machine that is recorded.
     type Machine: Machine + Debug;
@@ -19,7 +20,7 @@ pub(crate) trait Rules: Default {
     /// The machine in its first state.
     const FIRST: Self::Machine;
 
-    /// What the driver has to do because of a decision.
+    /// Returns what the driver has to do because of a decision.
     fn operations(
         event: &<Self::Machine as Machine>::Event,
         effect: &<Self::Machine as Machine>::Effect,
@@ -63,7 +64,7 @@ type Operation<R> = <<R as Rules>::Machine as Machine>::Operation;
 /// A machine and its driver as far as the record has been replayed.
 pub(crate) struct Replay<R: Rules> {
     machine: R::Machine,
-    /// What was decided and is not done yet.
+    /// The operations that were decided and are not done yet.
     owed: Vec<Operation<R>>,
     rules: R,
 }

@@ -11,7 +11,7 @@ use proto::rtrs::path::{
 
 use crate::replay::Rules;
 
-/// What the driver of a server's path is doing.
+/// The state of the driver of a server's path, as far as the record shows it.
 #[derive(Default)]
 pub(crate) struct ServerPath {
     /// The teardown runs.

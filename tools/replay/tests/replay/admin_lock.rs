@@ -29,7 +29,7 @@ fn end(lock: &mut Traced<LockState>) {
     }
 }
 
-/// What the threads of `rnbd_client` do.
+/// Records what the threads of `rnbd_client` do with the lock, by chance.
 fn record(chance: &mut fastrand::Rng) -> Vec<Told<Operation>> {
     let mut lock = Traced::new(LockState::NONE);
     let mut held = Vec::new();

@@ -28,7 +28,7 @@ use super::{
 
 const KIND: &str = "rtrs_client: availability";
 
-/// What `rtrs_client` does, in one thread.
+/// The part of `rtrs_client` that carries decisions out, in one thread.
 struct Driver {
     session: Traced<Availability>,
     now_ms: u64,

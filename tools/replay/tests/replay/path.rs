@@ -33,13 +33,13 @@ const PAUSES: Pauses = Pauses {
     random: 7,
 };
 
-/// What `rtrs_client` does, in one thread.
+/// The part of `rtrs_client` that carries decisions out, in one thread.
 struct Driver {
     path: Traced<Recovery>,
     is_run_queued: bool,
     run: Option<TearDown>,
     is_attempting: bool,
-    /// It starts its timers without the lock, and another event comes between.
+    /// Timers start without the lock, and another event comes between.
     is_late: bool,
 }
 

@@ -20,7 +20,7 @@ use super::{
 
 const KIND: &str = "rtrs_server: path";
 
-/// What `rtrs_server` does.
+/// The part of `rtrs_server` that carries decisions out.
 struct Driver {
     path: Traced<ServerState>,
     is_running: bool,

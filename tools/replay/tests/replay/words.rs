@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is written is read back.
+//! Words of the record: what is written is read back.
 
 use std::fmt;
 
