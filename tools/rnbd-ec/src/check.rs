@@ -34,7 +34,7 @@ pub enum Verdict {
     Clean,
     /// Nothing is lost, and something is on fewer members than it should be.
     Degraded,
-    /// Something is lost, or the array cannot be assembled.
+    /// Blocks are lost, or the array cannot be assembled.
     Damaged,
 }
 
@@ -60,9 +60,9 @@ pub struct Member {
     pub member: usize,
     /// Its device.
     pub device: Option<String>,
-    /// What it is.
+    /// Its state.
     pub state: State,
-    /// Why its device cannot be used.
+    /// The reason why its device cannot be used.
     pub why: Option<String>,
     /// The slots of its superblock that are damaged.
     pub damaged_slots: Vec<u8>,
@@ -105,9 +105,9 @@ pub struct Blocks {
 pub struct SegmentCounts {
     /// All of them.
     pub all: u32,
-    /// Those with something live.
+    /// Segments with something live.
     pub live: u32,
-    /// Those that may be written as soon as the array is assembled.
+    /// Segments that may be written as soon as the array is assembled.
     pub free: u32,
 }
 
@@ -142,9 +142,9 @@ pub struct Report {
     pub headless_records: u64,
     /// Blocks that no way gives as they were written.
     pub lost_blocks: u64,
-    /// Which ones.
+    /// The ranges of lost blocks.
     pub lost: Vec<Blocks>,
-    /// Why the array cannot be assembled.
+    /// The reason why the array cannot be assembled.
     pub fault: Option<String>,
     /// Words for what is wrong, the first of it.
     pub notes: Vec<String>,

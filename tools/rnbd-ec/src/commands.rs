@@ -51,9 +51,9 @@ enum Command {
 pub enum Status {
     /// All is well.
     Clean,
-    /// Something is on fewer members than it should be.
+    /// Data are on fewer members than they should be.
     Degraded,
-    /// Something is lost, or cannot be used.
+    /// Data are lost, or a device cannot be used.
     Damaged,
     /// Nothing was done.
     Refused,

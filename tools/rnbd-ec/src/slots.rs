@@ -44,10 +44,10 @@ impl Slot {
     }
 }
 
-/// Why a device has no superblock that can be used.
+/// The reason why a device has no superblock that can be used.
 #[derive(Debug)]
 pub enum Unusable {
-    /// As its slots have it.
+    /// The slots were read, and neither is a superblock that this program takes.
     Refused(Refusal),
     /// Neither slot can be read.
     Unreadable(String),

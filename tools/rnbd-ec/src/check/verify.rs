@@ -67,7 +67,7 @@ struct Batch {
     units: Range<u64>,
     /// The members whose columns are not whole.
     bad: Members,
-    /// Of these, the ones that the next assembly gives theirs.
+    /// The ones of `bad` to which the next assembly gives their columns.
     pending: Members,
 }
 

@@ -74,13 +74,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "DEVICE")]
     #[arg(conflicts_with_all = ["device", "uuid", "degraded", "force"])]
     incremental: Option<PathBuf>,
-    /// How many seconds --incremental waits for a member that has failed before
+    /// Seconds for which --incremental waits for a member that has failed before
     #[arg(long, default_value_t = 10, requires = "incremental")]
     wait: u32,
-    /// Where sysfs is mounted
+    /// Folder where sysfs is mounted
     #[arg(long, default_value = "/sys")]
     sysfs: PathBuf,
-    /// Where device nodes are
+    /// Folder with the device nodes
     #[arg(long, default_value = "/dev")]
     dev: PathBuf,
 }

@@ -48,7 +48,7 @@ pub(super) struct Args {
     /// The members, in any order: block devices or files
     #[arg(required = true, num_args = 2..=3)]
     device: Vec<PathBuf>,
-    /// What is printed
+    /// Format of the report
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }

@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// Lists the batches of the log, and their records; the devices are of one array then
     #[arg(long)]
     log: bool,
-    /// What is printed
+    /// Format of the output
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }

@@ -26,10 +26,10 @@ use crate::show::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What is printed
+    /// Format of the output
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-    /// Where sysfs is mounted
+    /// Folder where sysfs is mounted
     #[arg(long, default_value = "/sys")]
     sysfs: PathBuf,
 }
