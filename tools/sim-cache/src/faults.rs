@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How nodes come and go, how they hear of each other, and how the file is replaced.
+//! Has nodes come, go and learn of each other, and replaces the file.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a run has come to.
+//! The figures of a run.
 
 use crate::world::World;
 
-/// What is counted while a run goes on.
+/// The counts that are kept while a run goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) violation: Option<&'static str>,

@@ -59,7 +59,7 @@ pub(crate) struct Lane {
     /// The holder that is asked, and for how many others it says that it waits.
     pub(crate) holder: Option<NodeId>,
     pub(crate) told_depth: u8,
-    /// With the device, and no longer with it.
+    /// The receives that the device has, and those that it has no longer.
     pub(crate) posted: Option<Receives>,
     pub(crate) stopped: Option<Receives>,
     /// The memory of the pages that are wanted, part by part, in their order.

@@ -31,7 +31,7 @@ use sim_cache::{
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// Which tables; all if none is named
+    /// Tables to show; all if none is named
     tables: Vec<Table>,
     /// The numbers of nodes, in tables of several
     #[arg(long, value_delimiter = ',', default_values_t = tables::SIZES)]
@@ -48,7 +48,7 @@ struct Args {
     /// The seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds of each run, one after the other; the figures are those of the worst one
+    /// Number of seeds of each run, one after the other; the figures are those of the worst one
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// The form of the output

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long nodes take to find each other, and to notice that one has died.
+//! The time that nodes take to find each other, and to notice that one has died.
 
 use proto::gfarm::cache::address::NodeId;
 
@@ -13,7 +13,7 @@ use crate::{
     world::World, //
 };
 
-/// What a run has come to.
+/// The figures of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Membership {
     /// The time until all nodes know all, after they have begun at once knowing one, in
@@ -23,7 +23,7 @@ pub struct Membership {
     pub joined_datagrams: u64,
     /// The datagrams that a node sends in a second when all is well.
     pub datagrams_per_s: f64,
-    /// In a minute without a fault, the part of time and pairs of nodes in which one of the nodes
+    /// The part of time and pairs of nodes, in a minute without a fault, in which one of the nodes
     /// takes the other for suspect or dead, in parts of a million.
     pub wrong_ppm: f64,
     /// The time until all have noticed that one node has died, in milliseconds.

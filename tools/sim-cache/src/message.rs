@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What nodes send each other, and what else happens.
+//! Messages between nodes, and the other events.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use proto::gfarm::{
     identity::ContentId, //
 };
 
-/// Which generation of the file a content is of.
+/// The generation of the file that a content is of.
 pub(crate) type Generation = u64;
 
 /// Returns which content [`World::file`](crate::world::World::file) has named.
@@ -18,7 +18,7 @@ pub(crate) const fn generation(id: &ContentId) -> Generation {
     id.mtime.sec as Generation
 }
 
-/// What is in the memory of a fragment: which part of which page it is.
+/// The content of the memory of a fragment: a part of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) gen: Generation,
@@ -58,7 +58,7 @@ pub(crate) struct Transfer {
     pub(crate) damaged: PageSet,
 }
 
-/// What happens.
+/// An event, which the world handles at its time.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A datagram reaches a public queue pair.

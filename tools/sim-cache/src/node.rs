@@ -51,7 +51,7 @@ use crate::{
 pub(crate) struct Cached {
     pub(crate) gen: Generation,
     pub(crate) pages: PageSet,
-    /// Those whose memory has gone bad.
+    /// The pages whose memory has gone bad.
     pub(crate) damaged: PageSet,
     pub(crate) used: u64,
 }
@@ -61,10 +61,10 @@ pub(crate) struct Cached {
 pub(crate) struct Read {
     pub(crate) chunk: u64,
     pub(crate) gen: Generation,
-    /// What was asked for, and what is not there yet.
+    /// The pages that were asked for, and those that are not there yet.
     pub(crate) pages: PageSet,
     pub(crate) missing: PageSet,
-    /// What other nodes are still to be asked for.
+    /// The pages for which other nodes are still to be asked.
     pub(crate) rest: PageSet,
     /// The lane that asks them.
     pub(crate) lane: Option<usize>,
@@ -81,7 +81,7 @@ pub(crate) struct Waiter {
     pub(crate) keep: Keep,
 }
 
-/// What a node knows of one that it asks, and of one that asks it.
+/// The knowledge of a node about one that it asks, and about one that asks it.
 #[derive(Clone, Debug)]
 pub(crate) struct Contact {
     pub(crate) rtt: Rtt,
@@ -139,11 +139,11 @@ pub(crate) struct Node {
     /// Events of an earlier life are void.
     pub(crate) life: u32,
     pub(crate) is_slow: bool,
-    /// It answers no request and sends no notice, but is a good member.
+    /// The node answers no request and sends no notice, but is a good member.
     pub(crate) is_silent: bool,
     /// The generation that its reader has opened.
     pub(crate) gen: Generation,
-    /// When the link is free, out and in, and when the processor is.
+    /// The times when the link is free, out and in, and when the processor is.
     pub(crate) out_free_ns: u64,
     pub(crate) in_free_ns: u64,
     pub(crate) cpu_free_ns: u64,
@@ -160,12 +160,12 @@ pub(crate) struct Node {
     pub(crate) admission: Admission,
     /// Requests for pages that this node is fetching.
     pub(crate) waiters: Vec<Waiter>,
-    /// When it looks at them next.
+    /// The time when it looks at them next.
     pub(crate) look_ns: u64,
     pub(crate) directory: DirectoryMemory,
     pub(crate) members: Option<Members<Vec<PeerPlace>>>,
     pub(crate) poll_ns: u64,
-    /// What the reader still has to read, and how much at a time.
+    /// The places that the reader still has to read, and the number of reads at a time.
     pub(crate) plan: VecDeque<Place>,
     pub(crate) depth: usize,
     pub(crate) began_ns: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is simulated: the machines, the readers, and what goes wrong.
+//! The scenario of a run: the machines, the readers, and what goes wrong.
 
 use proto::gfarm::cache::requester::READ_US;
 
@@ -11,21 +11,21 @@ pub const MS: u64 = 1_000_000;
 /// A second.
 pub const S: u64 = 1_000_000_000;
 
-/// How the readers get their bytes.
+/// The source of the readers' bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Each from the file server.
     FileServer,
-    /// By the cooperative cache.
+    /// The cooperative cache.
     Cache,
 }
 
-/// What the readers read.
+/// The order in which the readers read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// The whole file from its beginning, with so many reads in flight.
     Sequential(usize),
-    /// So many times 16 pages in a row, anywhere in the file, one after the other.
+    /// Reads of 16 pages in a row, so many, anywhere in the file, one after the other.
     Random(usize),
     /// Every so-manieth run of 32 pages, each node with another first one, two in flight.
     Strided(u64),
@@ -49,7 +49,7 @@ pub enum Mutation {
     LeavesFragments,
     /// Data queue pairs have the same key for all requests. Their tags alone tell what is late.
     TakesAnyKey,
-    /// They have the same key, and the requests of each one the same tag.
+    /// Data queue pairs have the same key, and the requests of each one the same tag.
     TakesAnyFragment,
     /// A requester does not know any more that its read has ended.
     ForgetsItsEnd,
@@ -68,11 +68,11 @@ pub struct Scenario {
     pub nodes: usize,
     /// The length of the file, in chunks of 1 MiB.
     pub chunks: u64,
-    /// What they read.
+    /// The order in which they read.
     pub pattern: Pattern,
     /// The pages of one read of [`Pattern::Sequential`]: 256 or a part of it.
     pub read_pages: usize,
-    /// How.
+    /// The source of their bytes.
     pub source: Source,
     /// The nodes start one after the other, with this pause in nanoseconds.
     pub stagger_ns: u64,
@@ -82,7 +82,7 @@ pub struct Scenario {
     pub duplicate: f64,
     /// The part of them that others overtake.
     pub reorder: f64,
-    /// How late these come at most, in nanoseconds.
+    /// The longest delay of these, in nanoseconds.
     pub late_ns: u64,
     /// The part of datagrams of public queue pairs in which a bit is changed.
     pub corrupt: f64,
@@ -122,8 +122,8 @@ pub struct Scenario {
     pub dead: usize,
     /// The number of nodes that answer no request, but are good members otherwise.
     pub silent: usize,
-    /// From when until when the network loses all that the first node sends, and all that is sent
-    /// to it.
+    /// The times from which and until which the network loses all that the first node sends, and
+    /// all that is sent to it.
     pub away_ns: (u64, u64),
     /// The part of the messages to the first node that a flood of others' datagrams keeps from its
     /// public queue pair.

@@ -42,16 +42,16 @@ pub enum Table {
     Group,
     /// More chunks than the directories have entries for
     Directory,
-    /// How nodes find each other and lose each other
+    /// Times in which nodes find each other and notice a death
     Members,
 }
 
 /// A run of a table.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What is special about it.
+    /// The name, which says what is special about it.
     pub name: String,
-    /// What is simulated.
+    /// The scenario that is simulated.
     pub scenario: Scenario,
 }
 

@@ -6,7 +6,7 @@
 
 use crate::scenario::Scenario;
 
-/// What the tree comes to.
+/// The figures of the tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tree {
     /// The time until the last node has the file, in milliseconds.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the simulated cache keeps to.
+//! Bounds of the simulated cache: copies that leave the file servers, times, and faults that it
+//! outlives.
 
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a flood of datagrams costs a reader.
+//! The cost of a flood of datagrams to a reader.
 
 use sim_cache::{
     run,
