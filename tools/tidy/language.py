@@ -22,7 +22,7 @@ _NO_FIRST_WORD = re.compile(
 FIRST_WORD_FOLDERS = ("block", "chunk4k", "common", "gfarm_ra", "kernel_ext", "net", "rdma", "rioc", "rnbd", "rnbd_ec",
                       "rtrs", "samples", "seglog", "selftest", "test_device", "tools/chunk4kfsck",
                       "tools/gga-halfblock", "tools/history", "tools/loom", "tools/mount", "tools/pi-sidecar",
-                      "tools/replay", "tools/rnbd-ec", "tools/sim-cache", "verbs_provider")
+                      "tools/replay", "tools/rnbd-ec", "tools/sim", "tools/sim-cache", "verbs_provider")
 _DOCUMENTATION = re.compile(r" *(///(?!/)|//!)")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Documentation")
 _QUOTED = re.compile(r"`[^`]*`")

@@ -19,9 +19,9 @@ use crate::{
 pub(crate) struct App {
     /// Blocks with a request in flight.
     pub(crate) busy: Vec<bool>,
-    /// What a flush in flight must make durable, by clients and devices.
+    /// The last writes that a flush in flight must make durable, by clients and devices.
     flushing: Vec<Option<Vec<(usize, u64)>>>,
-    /// When it stops.
+    /// The time when it stops.
     pub(crate) until_us: u64,
     /// Requests that ended well.
     pub(crate) done: u64,
@@ -29,16 +29,16 @@ pub(crate) struct App {
     pub(crate) failed: u64,
 }
 
-/// How a request ended.
+/// The end of a request, as the application sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// With what the answer brought.
+    /// The request is done; a read has brought this content.
     Done(u64),
-    /// With an error of the server.
+    /// The server has refused it.
     Refused,
-    /// With an error of the client; the server may still have it.
+    /// The client ends it with an error; the server may still have it.
     Unknown,
-    /// With an error of the client; it was never sent.
+    /// The client ends it with an error; it was never sent.
     Never,
 }
 

@@ -7,7 +7,7 @@ use std::{
     fmt, //
 };
 
-/// What went wrong.
+/// The rule that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// An acknowledged write is not on the disk, or was overwritten by an older one.
@@ -101,14 +101,14 @@ impl Block {
     }
 }
 
-/// How a write ended.
+/// The end of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is done, for this client.
+    /// The write is done, for this client.
     Done(usize),
-    /// With an error; the server may have it.
+    /// The write has failed; the server may have it.
     Unknown,
-    /// With an error; it was never sent.
+    /// The write has failed; it was never sent.
     Never,
 }
 
@@ -248,7 +248,8 @@ impl Check {
         known.before.insert(content);
     }
 
-    /// What a flush that is sent now must make durable: the last acknowledged writes, by blocks.
+    /// Returns what a flush that is sent now must make durable: the last acknowledged writes, by
+    /// blocks.
     pub(crate) fn flush_begins(&self, blocks: impl Iterator<Item = usize>) -> Vec<(usize, u64)> {
         let last = |block: usize| self.blocks.get(block).and_then(|b| b.since.last());
         blocks

@@ -61,7 +61,7 @@ use crate::{
     world::World,
 };
 
-/// What a chunk is used for.
+/// The request that uses a chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub(crate) body: Body,
@@ -71,18 +71,18 @@ pub(crate) struct Slot {
     pub(crate) chunk: u16,
     /// Number of its last sending.
     pub(crate) send: u64,
-    /// It was lost on a path.
+    /// The ticket of the quarantine, since it was lost on a path.
     pub(crate) ticket: Option<Ticket>,
-    /// How often it came back and was not answered since.
+    /// The times that it came back since it was answered last.
     pub(crate) lost: u8,
     /// Since when it was lost first, or waits for its chunk.
     pub(crate) since_us: Option<u64>,
     pub(crate) resent: Resent,
     /// Resendings since it was submitted, as the check counts them.
     pub(crate) resendings: u32,
-    /// What its acknowledgement means for the server's cache.
+    /// The meaning of its acknowledgement for the server's cache.
     pub(crate) note: Note,
-    /// Of an admin message: the task that waits for the answer.
+    /// The task that waits for the answer, if this is an admin message.
     pub(crate) task: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Client {
     pub(crate) tries_again: bool,
     pub(crate) quarantine: Quarantine<Vec<Chunk>>,
     pub(crate) shortage: Shortage,
-    /// Until when no path connects.
+    /// The time until which no path connects.
     pub(crate) away_until_us: u64,
     /// The failed request without an answer, for each chunk that is held because of it.
     pub(crate) failed: Vec<Option<Body>>,

@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// With a scheduler a request that is started again has another tag.
+    /// Returns another tag for a request that is started again, if there is a scheduler.
     pub(crate) fn another_tag(&mut self, tag: u16) -> u16 {
         if !self.settings.scheduler {
             return tag;

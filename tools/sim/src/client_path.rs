@@ -70,11 +70,11 @@ pub(crate) struct ClientPath {
     start: u64,
     /// The current run of the teardown worker; `None`: a failed attempt is undone.
     run: Option<TearDown>,
-    /// How the last attempt ended.
+    /// The end of the last attempt.
     outcome: Outcome,
     /// The connection of an earlier life that is to be disconnected.
     stale_connection: Option<ConnId>,
-    /// To be released when it is closed.
+    /// The path is to be released when it is closed.
     removed: bool,
     /// The administrator wants it closed.
     pub(crate) disconnected: bool,

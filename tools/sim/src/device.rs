@@ -37,7 +37,7 @@ pub(crate) struct Device {
     pub(crate) state: DeviceState,
     cache: Cache,
     boot: Option<Boot>,
-    /// How often the session was disconnected.
+    /// The number of times that the session was disconnected.
     pub(crate) disconnects: u32,
     /// The number of before the last outage, for a mutation that uses it.
     old: Option<u32>,
@@ -62,7 +62,8 @@ impl Device {
         }
     }
 
-    /// What the acknowledgement of an IO that is about to be sent will mean: `CacheCell::send`.
+    /// Returns the meaning of the acknowledgement of an IO that is about to be sent:
+    /// `CacheCell::send`.
     pub(crate) fn send(&mut self, deed: Deed) -> Result<Note, Owed> {
         let (op, fua) = match deed {
             Deed::Flush { .. } => (Op::Flush, false),

@@ -16,9 +16,9 @@ pub(crate) struct Content {
 /// disk `b % volatile.len()`.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    /// What a power failure leaves.
+    /// The content that a power failure leaves.
     durable: Vec<Content>,
-    /// What is written, and only in the cache.
+    /// The content that is written, and only in the cache.
     cached: Vec<Option<Content>>,
     /// Writes so far.
     writes: u64,
@@ -65,7 +65,7 @@ impl Disk {
         }
     }
 
-    /// What the cache of a disk holds: a flush that begins now covers it.
+    /// Returns the content of a disk's cache: a flush that begins now covers it.
     pub(crate) fn dirty(&self, device: usize) -> Vec<(usize, Content)> {
         let of_device = self.cached.iter().enumerate();
         of_device
@@ -97,7 +97,7 @@ impl Disk {
         }
     }
 
-    /// How long the next operation takes, in microseconds.
+    /// Draws the time that the next operation takes, in microseconds.
     pub(crate) fn delay_us(&self, rng: &mut fastrand::Rng) -> u64 {
         match rng.u32(0..100) {
             0..30 if self.slow => rng.u64(MS..OPERATION_US_MAX),

@@ -40,7 +40,7 @@ pub(crate) enum Event {
         to: Side,
         message: Message,
     },
-    /// Everything below `upto` has arrived.
+    /// The acknowledgement of all packets below `upto`.
     Ack { conn: ConnId, to: Side, upto: u64 },
     /// The retransmission timeout of a sender.
     Retransmit {

@@ -49,7 +49,7 @@ pub(crate) struct Down {
 enum Settled {
     Yes,
     NoPath,
-    /// When a path was asked, and has answered, or is lost.
+    /// The word comes when a path that was asked has answered, or is lost.
     Later,
 }
 

@@ -65,7 +65,7 @@ pub struct Outcome {
     pub virtual_us: u64,
     /// Requests that ended well.
     pub done: u64,
-    /// How often rare places of the model were reached.
+    /// The number of times that rare places of the model were reached.
     pub reached: BTreeMap<&'static str, u64>,
     /// Requests that ended with an error, as `fast_io_fail_tmo` says.
     pub failed: u64,

@@ -30,7 +30,7 @@ use sim::{
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// How many seeds to run
+    /// Number of seeds to run
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
     /// The first of them
@@ -39,7 +39,7 @@ struct Args {
     /// Run only this one
     #[arg(long)]
     seed: Option<u64>,
-    /// How many seeds to run after them that are new each time; the first is printed
+    /// Number of seeds to run after them that are new each time; the first is printed
     #[arg(long, default_value_t = 0)]
     fresh: u64,
     /// Print the timeline (of one seed, or of the first that fails)

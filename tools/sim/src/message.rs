@@ -71,7 +71,7 @@ pub(crate) struct Body {
     /// Number of the request, from 1; also the data of a write.
     pub(crate) request: u64,
     pub(crate) deed: Deed,
-    /// Of an IO: the device's number on the server.
+    /// The device's number on the server, if this is an IO.
     pub(crate) number: u32,
 }
 

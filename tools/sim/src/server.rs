@@ -62,7 +62,7 @@ pub(crate) struct Session {
     incarnation: u64,
     /// The number of its last path.
     pub(crate) last_number: u32,
-    /// What was last written into each chunk by a client's adapter.
+    /// The request that a client's adapter has last written into each chunk.
     pub(crate) chunks: Vec<Option<Body>>,
     /// Paths that are up, those being torn down included.
     linked: usize,
@@ -113,7 +113,7 @@ pub(crate) struct ServerPath {
 }
 
 impl ServerPath {
-    /// What a connect request for path `uuid` over `wire` finds of this one.
+    /// Returns what a connect request for path `uuid` over `wire` finds of this one.
     fn known(&self, uuid: &[u8; 16], wire: usize) -> Known {
         Known {
             same_path: self.uuid == *uuid,

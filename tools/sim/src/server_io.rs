@@ -40,16 +40,16 @@ pub(crate) struct Op {
     pub(crate) chunk: u16,
     /// The head, copied out of the chunk once.
     pub(crate) body: Body,
-    /// It was begun: at the disk, or its answer waits.
+    /// The operation was begun: it is at the disk, or its answer waits.
     pub(crate) running: bool,
     /// The disk has carried it out.
     pub(crate) executed: bool,
     /// Its answer was posted.
     pub(crate) answered: bool,
-    /// Of an IO that was begun: the device that was open under its number. It stays with the
-    /// operation, also when the number is closed.
+    /// The device that was open under its number when an IO was begun. It stays with the operation,
+    /// also when the number is closed.
     open: Option<usize>,
-    /// What a flush covers.
+    /// The content that a flush covers.
     covered: Vec<(usize, Content)>,
 }
 

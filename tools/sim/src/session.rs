@@ -37,7 +37,7 @@ impl World {
         self.now_us / MS
     }
 
-    /// What an outage depends on that begins now.
+    /// Returns the conditions of an outage that begins now.
     fn conditions(&self) -> Conditions {
         Conditions {
             now_ms: self.now_ms(),

@@ -196,7 +196,7 @@ pub(crate) struct Settings {
     pub(crate) app_pause_us: u64,
     /// Mean pause between two faults.
     pub(crate) fault_pause_us: u64,
-    /// When faults stop.
+    /// The time when faults stop.
     pub(crate) calm_us: u64,
     /// The application goes on after that until every device is open.
     pub(crate) is_busy: bool,

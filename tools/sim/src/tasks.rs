@@ -38,7 +38,7 @@ mod path_validation;
 
 use self::admin_lock::Held;
 
-/// What a task does.
+/// The purpose of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Opens the devices after an outage.
@@ -113,7 +113,7 @@ struct Task {
     is_compared: bool,
     asked: Vec<Asked>,
     held: Held,
-    /// Of a validation.
+    /// The verdict of a validation.
     verdict: Option<Result<bool, Errno>>,
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What follows from the decisions of `proto::recovery`: lives that begin and end, pauses,
-//! stale connections.
+//! Carries out the decisions of `proto::recovery`: lives that begin and end, pauses, stale
+//! connections.
 //!
 //! Stands for `rtrs/client/path/recovery.rs`.
 

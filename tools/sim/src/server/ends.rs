@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the server's paths end: teardown, crash, power failure.
+//! Ends the server's paths: teardown, crash, power failure.
 //!
 //! Stands for `rtrs/server/path/teardown.rs`.
 

@@ -28,7 +28,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     mode: Option<LockMode>,
-    /// It waits for one.
+    /// The task waits for a mode.
     pub(super) waits: bool,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a run is: the same for the same seed, clean as the model stands, and eventful.
+//! Properties of a run: the same for the same seed, clean as the model stands, and eventful.
 
 use std::collections::BTreeSet;
 
