@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold for any bytes at all that a client of Gfarm reads, and a node of its cache.
+//! Targets for any bytes at all that a client of Gfarm reads, and a node of its cache, with what
+//! must hold for them.
 
 use proto::gfarm::{
     auth::{

@@ -129,27 +129,27 @@ fn what_was_sent_is_asked_again_after_a_loss() {
 /// Rules of the driver; without one of them something goes wrong.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// Who receives has another one send.
+    /// The receiver has another task send.
     receiver_does_not_send: bool,
-    /// Who waits for room to send has the worker receive.
+    /// A task that waits for room to send has the worker receive.
     sender_has_answers_taken: bool,
     /// A question that is answered is given back when it was sent to its end.
     given_back_when_whole: bool,
-    /// Who closes descriptors sends what fills the queue.
+    /// The closer sends what fills the queue.
     closer_makes_room: bool,
-    /// Who cannot send says so.
+    /// A sender that cannot go on says so.
     sender_tells_of_the_end: bool,
-    /// Who receives compares the number of `umount -f` with that which another one has seen.
+    /// The receiver compares the number of `umount -f` with that which another one has seen.
     interrupts_are_kept: bool,
     /// Bytes behind an answer end the connection, and fail no question.
     strays_fail_no_question: bool,
-    /// How often the first task asks, and how many descriptors are to be closed.
+    /// The questions of the first task, and the descriptors that are to be closed.
     asks: u8,
     closes: u8,
-    /// How many tasks may be killed, and connections lost.
+    /// Tasks that may be killed, and connections that may be lost.
     kills: u8,
     losses: u8,
-    /// How often all that waits is made to fail, and gfmd tells more than it was asked.
+    /// The times that all that waits is made to fail, and that gfmd tells more than it was asked.
     interrupts: u8,
     strays: u8,
 }
@@ -171,7 +171,7 @@ const ALL: Rules = Rules {
     strays: 0,
 };
 
-/// What was found of all orders.
+/// The findings of all orders.
 #[derive(Debug)]
 struct Found {
     worlds: usize,

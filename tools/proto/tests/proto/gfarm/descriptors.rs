@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many descriptors there are, and who fails for want of one.
+//! The count of descriptors: how many there may be, and which tasks fail for want of one.
 
 use proto::gfarm::descriptors::{
     Count,

@@ -227,7 +227,7 @@ fn a_link_s_attributes_and_target_are_one_round_trip() {
     assert_eq!(target, b"big");
 }
 
-/// What `parts` has returned of a directory.
+/// Returns the entries of a directory that `parts` finds, by name and inode.
 fn entries<H>(
     list: &ListCompound<H, GetDirEntsPlus, ()>,
     bytes: &[u8],

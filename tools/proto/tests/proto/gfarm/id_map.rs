@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whose a file is here.
+//! Maps of owners: the local user and group that a file of Gfarm belongs to.
 
 use proto::gfarm::{
     id_map::{

@@ -159,8 +159,8 @@ proptest! {
         }
     }
 
-    /// In any order of replies, a page is filled with bytes of the label only, and what
-    /// one process has shown is not taken back.
+    /// Fills a page with bytes of the label only, in any order of replies, and takes nothing back
+    /// that one process has shown.
     #[test]
     fn no_page_has_bytes_of_another_generation(
         steps in prop::collection::vec((0..4u64, 0..3u32, any::<bool>()), 1..40),

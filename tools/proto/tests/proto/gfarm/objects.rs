@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whose bytes a descriptor reads: names, numbers and generations are renamed, used again and
-//! rewritten between any two steps of three openers, and gfmd loses its descriptors.
+//! The object whose bytes a descriptor reads: names, numbers and generations are renamed, used
+//! again and rewritten between any two steps of three openers, and gfmd loses its descriptors.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ struct Inode {
 /// `net/reader.rs`.
 struct Mount {
     inodes: Vec<Inode>,
-    /// Of each opener the inode, and the object that it has opened.
+    /// The inode of each opener, and the object that it has opened.
     openers: [Option<(usize, usize)>; OPENERS],
     stale: usize,
     made_anew: usize,

@@ -81,7 +81,7 @@ fn all_options_are_understood_and_shown_but_the_key() {
     assert!(again.is_shown_as(&options) && options.is_shown_as(&again));
 }
 
-/// As a remount takes options, without a look at all of them.
+/// Parses options as a remount does, without a look at all of them.
 fn parse_unchecked(text: &str) -> Options {
     let mut options = Options::default();
     for word in text.split(',').filter(|word| !word.is_empty()) {

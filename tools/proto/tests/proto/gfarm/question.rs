@@ -190,7 +190,7 @@ impl Told {
         })
     }
 
-    /// Without a status, as in an entry of a directory.
+    /// Adds attributes without a status, as in an entry of a directory.
     fn attr(self, inum: u64) -> Self {
         self.add(|to| {
             to.u64(inum);

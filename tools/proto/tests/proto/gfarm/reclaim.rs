@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which open file gives its descriptor to another one.
+//! The choice of the open file that gives its descriptor to another one.
 
 use std::cell::Cell;
 

@@ -25,7 +25,7 @@ pub(crate) fn request(operation: &impl Operation) -> Vec<u8> {
     written(|to| operation.encode(to))
 }
 
-/// What is written into a buffer.
+/// Returns the bytes that `encode` writes into a buffer.
 pub(crate) fn written(encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     let mut out = [0; 8192];
     let mut to = Encoder::new(&mut out);

@@ -5,13 +5,13 @@
 /// A piece of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// These bytes.
+    /// Bytes that were recorded.
     Bytes(Vec<u8>),
-    /// This many bytes of a file, which were not recorded.
+    /// The number of bytes of a file, which were not recorded.
     File(u32),
 }
 
-/// What one side sent before the other one did.
+/// The pieces that one side sent before the other one did.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
     pub(crate) is_client: bool,

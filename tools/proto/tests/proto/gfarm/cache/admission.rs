@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much is done at a time: limits, shares, the rate, and requests that are kept.
+//! Limits of the work at a time: credits and shares of requesters, the rate, and requests that are
+//! kept.
 
 use proptest::prelude::*;
 use proto::gfarm::cache::{

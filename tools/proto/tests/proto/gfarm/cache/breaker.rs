@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When no node is asked.
+//! The breaker, which keeps a node that has no answers from asking others for a while.
 
 use proptest::prelude::*;
 use proto::gfarm::cache::breaker::{

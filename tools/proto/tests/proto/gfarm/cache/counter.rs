@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is counted, and under which names.
+//! Counters: the events that each one counts, and its name for the administrator.
 
 use std::collections::HashSet;
 

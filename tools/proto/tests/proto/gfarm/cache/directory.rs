@@ -208,7 +208,8 @@ fn no_node_serves_more_at_a_time_than_the_fan_out() {
     assert!(next.contains(&Some(0)) || next.contains(&Some(1)));
 }
 
-/// Of holders of the same pages one of the requester's group is asked, whatever it has to do.
+/// The owner names a holder of the requester's group before others with the same pages, however
+/// much it has to do.
 #[test]
 fn a_holder_that_is_near_is_asked_first() {
     let (mut owner, none) = (Owner::new(), Excluded::NONE);
@@ -388,7 +389,7 @@ fn a_notice_that_is_lost_is_made_up_for_by_time() {
     assert!(later(DONE_US + 1) > 0);
 }
 
-/// What happens at the owner of a chunk.
+/// An event at the owner of a chunk.
 #[derive(Clone, Debug)]
 enum Event {
     Ask(u64),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is left for the file server of a part of a file.
+//! Gaps: the ranges of a part of a file that are left for the file server.
 
 use proto::gfarm::cache::{
     gap::{

@@ -78,10 +78,10 @@ struct Net {
     nodes: Vec<Option<Table>>,
     now_us: u64,
     random: u64,
-    /// Of a hundred datagrams so many are lost.
+    /// The number of datagrams in a hundred that are lost.
     loss: u64,
     datagrams: u64,
-    /// To whom probes went whose address was to be looked up anew.
+    /// The nodes to which probes went whose address was to be looked up anew.
     looked_up: Vec<usize>,
 }
 

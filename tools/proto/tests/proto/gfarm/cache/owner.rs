@@ -126,7 +126,7 @@ fn without_nodes_there_is_no_owner() {
     assert_eq!(ranking(5, &[]).first(|_| false), None);
 }
 
-/// Who is excluded is passed over, and who is offered twice has one place.
+/// Nodes that are excluded are passed over, and a node that is offered twice has one place.
 #[test]
 fn the_owner_is_the_first_that_is_not_excluded() {
     let mut all = nodes(30);

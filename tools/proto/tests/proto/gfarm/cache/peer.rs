@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of one other node.
+//! The knowledge about one other node: which claims count, and when it is suspect, dead or
+//! forgotten.
 
 use proto::gfarm::cache::{
     address::{

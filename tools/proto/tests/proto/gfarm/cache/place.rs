@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which ports and addresses a node can use, and what is said of those that it cannot.
+//! Ports and addresses that a node can use, and the words about those that it cannot.
 
 use proto::gfarm::cache::{
     fragment::FragmentLen,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a node is reading, as others see it.
+//! The reads of a node, as others see them.
 
 use proto::gfarm::{
     attr::{

@@ -20,7 +20,7 @@ use proto::gfarm::cache::{
 
 const TAG: u16 = 0x1234;
 
-/// What happens to a slot.
+/// An event of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     /// The fragment with this number arrives.
@@ -35,7 +35,7 @@ enum Event {
     Unused,
 }
 
-/// What is in memory: a fragment, or bytes that are none.
+/// The content of the memory of a fragment: a fragment, or bytes that are none.
 type Cell = Option<u16>;
 
 /// A transfer with the memory that it is about.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which requests are served: the order of the checks, and what each of them refuses.
+//! Checks of a request: their order, and what each of them refuses.
 
 use proto::gfarm::cache::{
     address::Group,
@@ -84,7 +84,7 @@ fn datagram(sequence: u64) -> [u8; REQUEST_LEN] {
     request.seal(node(1), node(2), sequence, &key()).unwrap()
 }
 
-/// Where node 1 is.
+/// The queue pair of node 1.
 const QPN: u32 = 17;
 
 /// The table of node 2, which knows node 1, or nobody.
@@ -168,7 +168,7 @@ const DAMAGES: [fn(&mut Vec<u8>); 4] = [
     },
 ];
 
-/// Where the time limit of a request is.
+/// The place of the time limit in a request.
 const TIMEOUT: usize = 162;
 
 #[test]
@@ -226,7 +226,7 @@ fn a_datagram_to_no_node_is_no_request() {
     assert_eq!(result, Err(Dropped::Refused(Refused::Receiver)));
 }
 
-/// What is served of the pages 0 to 7 and 255 of a chunk.
+/// Returns what is served of the pages 0 to 7 and 255 of a chunk.
 fn served(held: PageSet, fetching: PageSet) -> Serve {
     let cached = Cached {
         size_bytes: wanted().size_bytes(),

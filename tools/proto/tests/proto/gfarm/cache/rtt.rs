@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a peer is waited for.
+//! The time for which a peer is waited for, by the times of its answers.
 
 use proptest::prelude::*;
 use proto::gfarm::cache::rtt::{

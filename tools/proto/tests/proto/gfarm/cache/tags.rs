@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use proto::gfarm::cache::tags::Tags;
 
-/// Those of a queue pair differ for as long as there are any, and tell it.
+/// The tags of a queue pair differ until all were taken, and each tells its queue pair.
 #[test]
 fn a_queue_pair_takes_all_its_tags_in_turn() {
     for qps in [1, 2, 3, 7, 64, 1000, 4095, 4096] {

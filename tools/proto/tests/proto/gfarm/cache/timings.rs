@@ -60,7 +60,7 @@ fn what_a_peer_owes_is_not_forgotten_for_others() {
     assert_eq!(timings.lost(2_000_000), [None; EXCLUDED_MAX]);
 }
 
-/// As many peers as a node may know: of most the time that they take to answer is remembered.
+/// Asks as many peers as a node may know: the times of most of them are remembered.
 #[test]
 fn most_of_all_peers_are_remembered() {
     let mut timings = timings(PLACES);
@@ -81,7 +81,7 @@ fn most_of_all_peers_are_remembered() {
     assert!(known * 100 > all * 80, "{known} of {all}");
 }
 
-/// Those that were lost last are avoided, and one that answers is asked again.
+/// The peers that were lost last are avoided, and one that answers is asked again.
 #[test]
 fn the_peers_that_were_lost_last_are_avoided() {
     let mut timings = timings(PLACES);

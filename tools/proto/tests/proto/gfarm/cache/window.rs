@@ -10,7 +10,7 @@ use proto::gfarm::cache::window::{
     WINDOW_LEN, //
 };
 
-/// What the window should do, by a list of all numbers.
+/// The model of the window: a list of all numbers.
 #[derive(Default)]
 struct Model(BTreeSet<u64>);
 

@@ -23,7 +23,7 @@ const PARTS: usize = 2;
 /// The places of the queue. One part is on its way to gfmd at a time, and one answer back.
 const QUEUED_MAX: usize = 2;
 
-/// Who does something: a task, or one of the workers.
+/// The one that does something: a task, or one of the workers.
 type Who = u8;
 const WORKER: Who = 10;
 const CLOSER: Who = 11;
@@ -31,18 +31,18 @@ const CLOSER: Who = 11;
 /// A question as it was written: the call, and how often that was asked.
 type Written = (u8, u8);
 
-/// What somebody does who sends.
+/// The state of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sending {
     /// Waits for its turn.
     Waits,
     /// Sends a question, of which gfmd was sent so many parts.
     Sends(u8, usize),
-    /// It has sent all there was.
+    /// Has sent all there was.
     Done,
 }
 
-/// What a task does.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Task {
     /// Asks so many times more.
@@ -51,12 +51,12 @@ enum Task {
     Leads,
     /// Is woken when its call is given back.
     Waits,
-    /// It is answered.
+    /// Is answered.
     Over,
     Killed,
 }
 
-/// What the worker that receives does.
+/// The state of the worker that receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Worker {
     Rests,
@@ -65,7 +65,7 @@ enum Worker {
     Sends(Sending),
 }
 
-/// What the worker does that closes descriptors, and sends.
+/// The state of the worker that closes descriptors, and sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Closer {
     Rests,
@@ -80,7 +80,7 @@ enum Closer {
     Waits,
 }
 
-/// What gfmd is at.
+/// The state of gfmd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Server {
     /// The question that it has a part of, and how many.
@@ -106,7 +106,7 @@ impl Server {
 pub(crate) struct World {
     queue: Vec<u8>,
     conversation: Conversation<u8, ()>,
-    /// How often each call was asked, and whether it is given back.
+    /// The times that each call was asked, and whether it is given back.
     written: [u8; CALLS],
     is_done: [bool; CALLS],
     turn: Option<Who>,
@@ -120,12 +120,13 @@ pub(crate) struct World {
     closes: u8,
     kills: u8,
     losses: u8,
-    /// How often all that waits was made to fail, and how much of that who receives has seen.
+    /// The times that all that waits was made to fail, and how many of them the receiver has seen.
     interrupts: u8,
     interrupts_seen: u8,
     /// The calls that waited then.
     is_interrupted: [bool; CALLS],
-    /// How often gfmd has told more than the answer. Who receives has that too, and is to see it.
+    /// The times that gfmd has told more than the answer. The receiver gets that too, and is to see
+    /// it.
     strays: u8,
     has_stray: bool,
     is_ready: bool,
@@ -241,7 +242,7 @@ impl World {
         }
     }
 
-    /// Who has the turn looks for what is next.
+    /// Looks for what is next to be sent, by the one that has the turn.
     fn look(&mut self, who: Who) -> Sending {
         let queue = &self.queue;
         let found = match self.is_ready {

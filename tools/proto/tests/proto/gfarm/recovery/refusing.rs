@@ -40,14 +40,14 @@ use super::{
     TIMEOUT_MS, //
 };
 
-/// What a gfsd does.
+/// The behaviour of a gfsd.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     Work,
     Refuse,
-    /// It is silent.
+    /// Is silent.
     Hang,
-    /// It is not there, and gfmd, to which it has no connection, does not name it.
+    /// Is not there, and gfmd, to which it has no connection, does not name it.
     Restart,
 }
 
@@ -55,9 +55,9 @@ enum Does {
 struct Hosts {
     hosts: Vec<(Does, Health)>,
     now_ms: u64,
-    /// There is a connection to each that works.
+    /// A connection to each that works is there.
     is_connected: bool,
-    /// How often each was asked.
+    /// The number of times that each was asked.
     asked: Vec<u32>,
 }
 

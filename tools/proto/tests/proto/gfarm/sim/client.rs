@@ -81,7 +81,7 @@ pub(crate) enum Pending {
     },
 }
 
-/// What a reader waits for at its gfsd.
+/// The question to its gfsd that a reader waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
     Nothing,

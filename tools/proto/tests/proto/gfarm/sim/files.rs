@@ -23,7 +23,7 @@ pub(crate) struct Object {
     pub(crate) states: Vec<Vec<u64>>,
 }
 
-/// What gfmd knows of a file.
+/// The file as gfmd knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub(crate) gen: u64,

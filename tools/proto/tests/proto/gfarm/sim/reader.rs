@@ -62,7 +62,7 @@ pub(crate) struct Reader {
     /// The writes that were closed when the file was opened: nothing older may be read.
     pub(crate) bound: Vec<u64>,
     pub(crate) ticket: Option<Ticket>,
-    /// What gfmd has told with the descriptor.
+    /// Size and time of the closed file, which gfmd has told with the descriptor.
     pub(crate) closed: Option<Closed>,
     /// The pages that were asked for.
     pub(crate) asked: usize,

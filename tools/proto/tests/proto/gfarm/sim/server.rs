@@ -51,17 +51,17 @@ pub(crate) struct ServerConn {
     fd: Option<u32>,
     /// A request of the compound has failed.
     skips: bool,
-    /// Of a gfsd: the object of each open descriptor.
+    /// The object of each open descriptor of a gfsd.
     open: BTreeMap<u32, (usize, usize)>,
 }
 
-/// What all servers know.
+/// The state that all servers share.
 #[derive(Debug)]
 pub(crate) struct Servers {
     pub(crate) files: Files,
     /// Up or not, 0 is gfmd.
     pub(crate) up: [bool; HOSTS + 1],
-    /// How often gfmd was started.
+    /// The number of times that gfmd was started.
     pub(crate) boot: u32,
     /// The connections to gfsds whose processes have stopped: gfmd keeps what they have open.
     pub(crate) silent: BTreeSet<usize>,

@@ -28,7 +28,7 @@ use super::{
     },
 };
 
-/// What a run is.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
     /// Servers die, freeze and lose connections, for a while.
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     pub(crate) writes_on_ms: Option<u64>,
     /// Processes of gfsds stop for good, one after the other, with what they have open.
     pub(crate) silences: bool,
-    /// This server (0 is gfmd) dies at this message, counted from 0.
+    /// Server and message, counted from 0: this server (0 is gfmd) dies at this message.
     pub(crate) dies: Option<(usize, usize)>,
     /// The number of files to read; 0 is 40.
     pub(crate) jobs: usize,
@@ -101,7 +101,7 @@ pub(crate) struct World {
     pace: usize,
     pub(crate) jobs_done: usize,
     pub(crate) jobs_failed: usize,
-    /// How often bytes were read again because gfmd and the gfsd did not agree.
+    /// The number of times that bytes were read again because gfmd and the gfsd did not agree.
     pub(crate) read_again: usize,
 }
 

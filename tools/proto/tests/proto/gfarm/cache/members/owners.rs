@@ -114,7 +114,7 @@ fn owners_are_live_and_not_excluded() {
     }
 }
 
-/// What is remembered is what the rule says.
+/// Checks that the owners that are remembered are those that the rule gives.
 pub(super) fn compare(table: &mut Table, turn: usize) {
     for chunk in 0..3 {
         let key = ChunkKey::new(9, chunk);
@@ -128,7 +128,7 @@ pub(super) fn compare(table: &mut Table, turn: usize) {
     }
 }
 
-/// What is remembered of owners is what a look at each node says, whatever has happened.
+/// The owners that are remembered are those that a look at each node gives, after each change.
 #[test]
 fn owners_are_those_of_now() {
     let mut net = Net::new(20, 10);
@@ -156,7 +156,7 @@ fn owners_are_those_of_now() {
     assert!(deaths > 0, "some have died, and others have noticed");
 }
 
-/// Of 4,000 nodes, all who ask for the chunks of one file have each of them ranked once.
+/// Ranks each of 4,000 nodes once for all nodes that ask for the chunks of one file.
 #[test]
 fn few_nodes_are_looked_at_for_owners() {
     const NODES: u64 = 4_000;

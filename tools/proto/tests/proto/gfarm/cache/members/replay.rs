@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one who can see and send packets, but has no key, comes to with recorded datagrams.
+//! Attacks with recorded datagrams, by one who can see and send packets, but has no key.
 
 use proto::gfarm::cache::{
     excluded::Excluded,
@@ -235,7 +235,8 @@ fn a_recorded_greeting_brings_no_one_back() {
     assert_eq!(known(&me), before);
 }
 
-/// With a node its numbers are forgotten, and what it has sent to this very mount is new again.
+/// A node that is forgotten takes its numbers along, so that what it has sent to this very mount is
+/// new again.
 #[test]
 fn a_node_that_was_forgotten_has_to_answer() {
     let mut me = table(0, 50);

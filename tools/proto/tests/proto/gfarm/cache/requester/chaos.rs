@@ -72,7 +72,7 @@ fn any_answer(asked: PageSet, chance: &mut Chance) -> Answer {
     }
 }
 
-/// What a driver does that has something to do, else what a network does.
+/// Does one step of the driver, if it has something to do, else one of the network.
 fn one_event(driver: &mut Driver, chance: &mut Chance) {
     if driver.is_stopping && chance.below(4) == 0 {
         driver.stop();

@@ -53,7 +53,7 @@ use super::super::message::{
     wanted, //
 };
 
-/// This node.
+/// The node that reads.
 pub(super) const ME: u64 = 1;
 /// The owner of the chunk.
 pub(super) const OWNER: u64 = 2;
@@ -82,7 +82,7 @@ pub(super) fn redirect(number: u64, pages: PageSet) -> Answer {
     }
 }
 
-/// Which fragment of which page is in memory.
+/// The content of the memory of a fragment: a page, and which of its fragments.
 type Cell = Option<(u8, usize)>;
 
 /// Marks the number of a fragment in which a bit is wrong: it is higher by this.
@@ -99,7 +99,7 @@ pub(super) struct Driver {
     pub(super) now_us: u64,
     pub(super) wanted: Wanted,
     len: FragmentLen,
-    /// What was asked last, until it is sent.
+    /// The last question, until it is sent.
     pub(super) asking: Option<Asking>,
     /// All that was asked.
     pub(super) asked: Vec<Asking>,
@@ -108,7 +108,7 @@ pub(super) struct Driver {
     pub(super) to: NodeId,
     /// Whether that node was told that it was asked as an owner before.
     pub(super) is_retry: bool,
-    /// How often it was sent.
+    /// The number of times that it was sent.
     pub(super) sends: u32,
     /// The pages over which receives are posted, and the number of receives that were used.
     pages: PageSet,

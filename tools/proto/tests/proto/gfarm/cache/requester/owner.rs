@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a read does after the answers of owners, and without them.
+//! The steps of a read after the answers of owners, and without them.
 
 use proto::gfarm::cache::{
     excluded::Reason,

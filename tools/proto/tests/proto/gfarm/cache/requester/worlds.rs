@@ -16,7 +16,7 @@ use super::driver::{
     OWNER, //
 };
 
-/// What happens to a datagram.
+/// The fate of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Lost,

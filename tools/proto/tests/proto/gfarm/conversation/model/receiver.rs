@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What who receives does, task or worker: takes answers, and makes and loses connections.
+//! Steps of the receiver, task or worker: takes answers, and makes and loses connections.
 
 use super::{
     Rules,
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl World {
-    /// Who receives makes all that waits fail, when nobody sends.
+    /// Makes all that waits fail, when no one sends.
     pub(super) fn given_up(&self) -> Option<Self> {
         let mut next = match self.is_ready {
             true => self.lost()?,
@@ -23,7 +23,7 @@ impl World {
         Some(next)
     }
 
-    /// Who receives takes an answer, or loses the connection.
+    /// Takes an answer, or loses the connection.
     pub(super) fn received(&self, rules: Rules) -> Option<Self> {
         if !self.is_alive {
             return self.lost();
@@ -48,7 +48,7 @@ impl World {
         })
     }
 
-    /// Who receives has bytes that belong to no answer.
+    /// Sees bytes that belong to no answer.
     pub(super) fn stray_seen(&self, rules: Rules) -> Option<Self> {
         if self.is_alive {
             // Who sends gives up its turn.
