@@ -20,9 +20,9 @@ _NO_FIRST_WORD = re.compile(
 # Folders whose documentation comments all begin so; a help text is one, which its program prints. Not yet in the list:
 # the programs and tests of tools/ that have no name here.
 FIRST_WORD_FOLDERS = ("block", "chunk4k", "common", "gfarm_ra", "kernel_ext", "net", "rdma", "rioc", "rnbd", "rnbd_ec",
-                      "rtrs", "samples", "seglog", "selftest", "test_device", "tools/chunk4kfsck",
+                      "rtrs", "samples", "seglog", "selftest", "test_device", "tools/chunk4kfsck", "tools/fuzz",
                       "tools/gga-halfblock", "tools/history", "tools/loom", "tools/mount", "tools/pi-sidecar",
-                      "tools/replay", "tools/rnbd-ec", "tools/sim", "tools/sim-cache", "verbs_provider")
+                      "tools/proto", "tools/replay", "tools/rnbd-ec", "tools/sim", "tools/sim-cache", "verbs_provider")
 _DOCUMENTATION = re.compile(r" *(///(?!/)|//!)")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Documentation")
 _QUOTED = re.compile(r"`[^`]*`")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who may open a device how, and what a mapping allows.
+//! Rights to a device: who may open it how, and what a mapping allows.
 
 use proto::{
     common::errno::Errno,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which path of a session a connect request is for, and which paths make room for it.
+//! Admission of a connect request: the path of a session that it is for, and the paths that make
+//! room for it.
 
 use ferro_proto::errno::Errno;
 use proptest::prelude::*;
@@ -223,7 +224,7 @@ fn nobody_waits_for_a_name_for_ever() {
     assert_eq!(late, NameClaim::Refused(Errno::EBUSY));
 }
 
-/// What a connect request of one new session has come to: it looks for the session, prepares a path
+/// The progress of a connect request of one new session: it looks for the session, prepares a path
 /// without the locks, and adds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Request {

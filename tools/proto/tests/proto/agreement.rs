@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which servers can serve the requests that a session makes.
+//! The agreement of a session, by which each of its servers can serve the requests that it makes.
 
 use proto::rtrs::{
     agreement::{

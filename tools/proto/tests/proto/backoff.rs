@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long to wait before a lost path is connected again, and when to leave it.
+//! Pauses before a lost path is connected again, and the number of attempts after which it is left.
 
 use proptest::prelude::*;
 use proto::common::backoff::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which boot a server runs in.
+//! The boot in which a server runs, by which a client sees that it was restarted.
 
 use proto::rnbd::boot::Boot;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What sessions may take together.
+//! The budget of memory that sessions may take together.
 
 use proto::rtrs::{
     budget::{

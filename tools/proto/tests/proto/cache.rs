@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a server's volatile cache may lose: every order of a few events, against a model that
-//! remembers each write and each flush.
+//! Losses of a server's volatile cache: every order of a few events, against a model that remembers
+//! each write and each flush.
 
 use proto::rnbd::{
     boot::Boot,
@@ -17,7 +17,7 @@ use proto::rnbd::{
     },
 };
 
-/// What can happen; the number is that of a flush that is under way.
+/// An event; the number is that of a flush that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     WriteDone,
@@ -27,11 +27,11 @@ enum Event {
     Reopened { restarted: bool },
 }
 
-/// Everything by its time.
+/// The model, which has everything by its time.
 #[derive(Clone, Debug, Default)]
 struct Model {
     now: u32,
-    /// When writes were acknowledged that may be lost.
+    /// The times when writes were acknowledged that may be lost.
     writes: Vec<u32>,
     owes: bool,
     losses: u32,
@@ -41,7 +41,7 @@ struct Model {
 struct Both {
     model: Model,
     cache: Cache,
-    /// When flushes were sent that are under way, and what they were told.
+    /// The times when flushes were sent that are under way, and what they were told.
     flushes: Vec<(u32, Note)>,
 }
 

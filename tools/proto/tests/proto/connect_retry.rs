@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a connect of a path repeats, and that it ends.
+//! Repetitions in a connect of a path, which have an end.
 
 use proto::rtrs::{
     connect_retry::{

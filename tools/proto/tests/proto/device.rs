@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which devices are used, and how chunks lie in their memory regions.
+//! Devices that are used, and the memory regions in which chunks lie.
 
 use proto::{
     rtrs::{

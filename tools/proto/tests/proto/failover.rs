@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How often a lost request is sent again.
+//! The number of times that a lost request is sent again.
 
 use proto::rtrs::failover::{
     Resent,

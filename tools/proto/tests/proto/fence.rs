@@ -32,9 +32,9 @@ use zerocopy::{
 #[derive(Debug, Default)]
 struct Shared {
     is_closed: [bool; 2],
-    /// By path and chunk: its request context is taken.
+    /// Request contexts that are taken, by path and chunk.
     taken: [[bool; 2]; 2],
-    /// By path and chunk: the request is with the disk, or was.
+    /// Requests that are with the disk, or were, by path and chunk.
     served: [[bool; 2]; 2],
 }
 

@@ -14,7 +14,7 @@ use proto::rtrs::{
     },
 };
 
-/// What `ilog2(n - 1) + 1` means for n > 1, in the plainest words.
+/// Returns `ilog2(n - 1) + 1` for n > 1, in the plainest words.
 fn bits(n: u64) -> u32 {
     (0..64).find(|b| (1u64 << b) >= n).unwrap()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When to ask whether the peer is there, and when to stop believing it.
+//! The heartbeat: when a peer is asked whether it is there, and when it is given up.
 
 use proto::rtrs::heartbeat::{
     latency_ns,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! By what a server knows its disks again.
+//! The identity by which a server knows a disk again.
 
 use std::collections::BTreeMap;
 

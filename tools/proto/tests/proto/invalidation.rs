@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which message that invalidates a key proves that the key of a request is invalid: all runs of a
+//! Proofs that the key of a request is invalid, by a message that invalidates a key: all runs of a
 //! client with one region, whose completions are handled at any time, against a server that sends
 //! what its adapter and the client's let it send.
 
@@ -17,7 +17,7 @@ const RECEIVES: u32 = 2;
 /// The rule by which a message is believed.
 #[derive(Clone, Copy, PartialEq)]
 enum Rule {
-    /// That of the driver.
+    /// The driver's rule.
     Ticks,
     /// The last message is about the key, and its completion was handled after the request was
     /// sent.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How many connections a path has, and what their queues take.
+//! The number of connections of a path, and the memory of their queues.
 
 use proto::{
     rtrs::{
@@ -17,7 +17,7 @@ use proto::{
     test_device::send_queue::blocks,
 };
 
-/// What an mlx5 adapter has told (ConnectX-4 to 6).
+/// The limits that an mlx5 adapter has told (ConnectX-4 to 6).
 const MLX5: QueueLimits = QueueLimits {
     work_requests: 32768,
     completions: 1 << 22,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How requests are sent, as a word.
+//! The state by which requests are sent, as a word.
 
 use proto::rnbd::io_state::{Flushes, IoState};
 

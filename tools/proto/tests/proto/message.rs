@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client asks of an RNBD server, and what it is answered.
+//! Messages between a client and an RNBD server: what is asked, and what is answered.
 
 use proptest::prelude::*;
 use proto::{
@@ -39,7 +39,7 @@ use zerocopy::IntoBytes;
 
 const NONCE: u64 = 0x0123_4567_89ab_cdef;
 
-/// What is known of a C driver.
+/// A C driver, as a client knows it.
 const C_SERVER: Server = Server {
     version: 2,
     boot: None,

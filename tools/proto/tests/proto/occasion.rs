@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long a client waits for a device that it opens.
+//! The time that a client waits for a device that it opens.
 
 use proto::{
     rnbd::{

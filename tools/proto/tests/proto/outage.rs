@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of IO while a session has no connected path.
+//! The outage of a session without a connected path: IO waits, and fails at its deadline.
 
 use proptest::prelude::*;
 use proto::common::text::NumberError;

@@ -32,7 +32,7 @@ const CLIENT_STATES: [ClientState; 7] = [
     ClientState::Dead,
 ];
 
-/// What a driver that carries effects out would have at hand.
+/// The driver's belongings of a path, which effects change.
 #[derive(Clone, Copy, Default)]
 struct Client {
     live: bool,

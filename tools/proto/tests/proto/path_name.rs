@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which file a client's device name means on the server.
+//! The file on the server that a client's device name means.
 
 use proptest::prelude::*;
 use proto::rnbd::path_name::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which server a path leads to, from what it says about each device.
+//! Validation of a path: the server to which it leads, by what that says about each device.
 
 use std::cell::RefCell;
 

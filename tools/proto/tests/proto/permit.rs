@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How chunk ids are shared out.
+//! Permits: chunk ids are shared out among IO and admin messages.
 
 use proto::rtrs::permit::{
     AnswerWaits,

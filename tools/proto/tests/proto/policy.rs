@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which path the next request takes.
+//! The choice of the path that the next request takes.
 
 use std::collections::BTreeSet;
 

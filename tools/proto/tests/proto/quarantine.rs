@@ -205,12 +205,12 @@ fn what_is_none_changes_nothing() {
 #[derive(Clone, Debug)]
 struct World {
     q: Quarantine<Vec<Chunk>>,
-    /// For each path the requests that its life at the server may still work on, as (chunk,
+    /// The requests that a path's life at the server may still work on, for each path, as (chunk,
     /// request).
     at_server: [BTreeSet<(u16, u8)>; 2],
     /// The request in flight, of which there is one for each tag: (chunk, request, path).
     in_flight: [Option<(u16, u8, usize)>; 2],
-    /// What was given back, and waits to be made anew: (ticket, request).
+    /// The request that was given back, and waits to be made anew: (ticket, request).
     waiting: Option<(Ticket, u8)>,
     requests: u8,
 }
@@ -233,7 +233,7 @@ enum Deed {
         resend: bool,
     },
     Fail,
-    /// Who has made what waits is told that it has ended, and may do it otherwise.
+    /// The maker of the request that waits is told that it has ended, and may make it otherwise.
     End,
     /// The server is done with its old lives of a path, and the client sees it.
     Reconnect {
@@ -272,7 +272,8 @@ impl World {
         }
     }
 
-    /// What must hold when `request` is written into `chunk`: the server works in it for no other.
+    /// Checks what must hold when `request` is written into `chunk`: the server works in it for no
+    /// other.
     fn send(&mut self, tag: u16, chunk: u16, request: u8, path: usize) {
         for life in &self.at_server {
             let foreign = life.iter().find(|(c, r)| *c == chunk && *r != request);

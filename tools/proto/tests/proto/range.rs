@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What limits an IO message: the range of an operation without data, and what the usual ones are.
+//! Limits of an IO message: the range of an operation without data, and the usual operations.
 
 use proptest::prelude::*;
 use proto::rnbd::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which fields an address has, and what stands before a datagram.
+//! Fields of an address, and the header before a datagram.
 
 use proto::rdma::{
     address::{route, LinkLayer, Route, RouteError},
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 /// Link-local, with the default prefix of InfiniBand.
 const OWN: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 3, 0, 0, 0, 1];
 const NEAR: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 2, 0xc9, 3, 0, 0, 0, 2];
-/// In another subnet: the last byte of the prefix differs.
+/// An address in another subnet: the last byte of the prefix differs.
 const FAR: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 1, 0, 2, 0xc9, 3, 0, 0, 0, 2];
 
 #[test]

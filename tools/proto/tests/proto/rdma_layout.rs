@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which memory a fragment of a transfer is.
+//! The memory that each fragment of a transfer is.
 
 use proto::rdma::layout::{Cutter, Layout, LayoutError, Piece, PAGE_LEN};
 

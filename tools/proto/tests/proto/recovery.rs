@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a path comes back: every order in which events, the connecting thread and the teardown
-//! worker can take their turns, up to a depth.
+//! Recovery of a path: every order in which events, the connecting thread and the teardown worker
+//! can take their turns, up to a depth.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ const PAUSES: Pauses = Pauses {
     random: 0,
 };
 
-/// What holds the mutex of the connecting thread and the teardown worker.
+/// The holder of the mutex that the connecting thread and the teardown worker share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Busy {
     Nobody,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a path's recovery tells its driver, besides the actions.
+//! The state of a path's recovery, which tells its driver more than the actions.
 
 use proto::rtrs::recovery::{
     Action,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What waits for the end of lost requests, and when the session is begun anew for it.
+//! Shortages: tasks wait for the end of lost requests, and the session is begun anew if that takes
+//! too long.
 
 use proto::rtrs::{
     outage::FastIoFail,

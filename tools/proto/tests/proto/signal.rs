@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which sends ask for a completion, and how long the queues are.
+//! Sends that ask for a completion, and the lengths of the queues.
 
 use proto::rtrs::signal::{
     client_mask,

@@ -6,7 +6,7 @@ use proto::common::siphash::SipHash;
 
 const KEY: [u64; 2] = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];
 
-/// Of the bytes 0, 1, 2, ...: `vectors_sip64` of the reference implementation, as bytes.
+/// Hashes of the bytes 0, 1, 2, ...: `vectors_sip64` of the reference implementation, as bytes.
 const VECTORS: [(usize, [u8; 8]); 10] = [
     (0, [0x31, 0x0e, 0x0e, 0xdd, 0x47, 0xdb, 0x6f, 0x72]),
     (1, [0xfd, 0x67, 0xdc, 0x93, 0xc5, 0x39, 0xf8, 0x74]),

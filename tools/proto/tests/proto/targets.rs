@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold for any bytes at all, one target a parser. Run for a moment by `fuzz.rs` and for
-//! as long as one likes by `tools/fuzz`, which includes this file.
+//! Targets for any bytes at all, one for each parser, with what must hold for them. Run for a
+//! moment by `fuzz.rs` and for as long as one likes by `tools/fuzz`, which includes this file.
 
 use proto::{
     common::text,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long an attempt to connect may take.
+//! Time limits of an attempt to connect.
 
 use proto::rtrs::{
     timeouts::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What client and server agree on.
+//! The protection information that client and server agree on.
 
 use proto::{
     common::errno::Errno,

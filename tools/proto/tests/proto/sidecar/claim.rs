@@ -38,7 +38,7 @@ use self::{
     },
 };
 
-/// Of a server that is none of the two.
+/// The mark of a server that is none of the two.
 const STALE: Found = Found::Marked {
     opening: 9,
     stamp: 0,
@@ -59,16 +59,16 @@ impl Hash for World {
     }
 }
 
-/// What a step of a server leads to.
+/// The result of a step of a server.
 #[derive(Clone, Copy)]
 struct After {
     server: u32,
     sector: u32,
-    /// It has the device from now on.
+    /// The server has the device from now on.
     relieves: bool,
 }
 
-/// What was seen: states, and in how many of them each of the servers had the device.
+/// Counts of a search: states, and in how many of them each of the servers had the device.
 #[derive(Debug, Default)]
 struct Figures {
     states: usize,
@@ -106,7 +106,7 @@ impl Model {
         self.marks.number(all.find(|mark| !is_used(*mark)).unwrap())
     }
 
-    /// What can happen next, but that time passes.
+    /// Adds all states to which a step of server `at` leads, but for those of time.
     fn steps(&mut self, world: World, at: usize, all: &mut Vec<World>) {
         let key = (world.servers[at], world.sector, self.fresh(world, at));
         let (servers, marks) = (&mut self.servers, &mut self.marks);

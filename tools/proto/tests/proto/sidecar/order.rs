@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which requests wait, and what failures lead to.
+//! The order of requests that wait for each other, and the consequences of failures.
 
 use proto::sidecar::{
     group,
@@ -253,7 +253,7 @@ fn a_flush_for_others_that_fails_ends_writes() {
     );
 }
 
-/// What is at the place of a block without data does not count, nor whether it can be read.
+/// The content of a block without data does not count, nor whether it can be read.
 #[test]
 fn reads_of_blocks_without_data_need_no_medium() {
     let (mut store, mut pages) = open();

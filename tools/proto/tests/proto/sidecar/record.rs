@@ -68,7 +68,7 @@ const HEAD: Head = Head {
     flushed: 0,
     device_blocks: 0,
 };
-/// That of a later record in the same slot.
+/// The head of a later record in the same slot.
 const NEWER: Head = Head {
     sequence: 109,
     tail: 100,

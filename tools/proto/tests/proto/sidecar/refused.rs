@@ -171,7 +171,7 @@ fn what_cannot_be_read_back_for_now_is_not_lost() {
     }
 }
 
-/// Who reads back has memory for one at a time.
+/// The reader has memory for one request at a time.
 #[test]
 fn writes_that_have_failed_are_read_back_one_after_the_other() {
     let (mut store, mut pages) = open();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a replay keeps.
+//! The tuples that a replay keeps.
 
 use proto::sidecar::{
     layout::Layout,
@@ -155,7 +155,7 @@ fn a_journal_without_a_record_is_told_from_an_empty_one() {
     assert_eq!(missing, 2);
 }
 
-/// As the documents say: 2.4 MiB, and not quite 10 MiB.
+/// The memory is that of the documents: 2.4 MiB, and not quite 10 MiB.
 #[test]
 fn the_memory_of_a_replay_is_known() {
     for (slots, kib) in [(255u32, 2414), (1023, 9686)] {

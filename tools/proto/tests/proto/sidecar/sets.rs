@@ -141,8 +141,8 @@ fn a_part_has_the_sectors_that_have_changed() {
     }
 }
 
-/// What changes while a PI block is being written is written the next time, and nothing is left
-/// out after a write that has failed.
+/// A tuple that changes while its PI block is being written is written the next time, and nothing
+/// is left out after a write that has failed.
 #[test]
 fn a_write_back_has_what_has_changed_since_the_last_one() {
     let mut cache = PiCache::new([Slot::default(); 2]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a server makes of its claim: one test for each rule.
+//! Advances of a server's claim: one test for each rule.
 
 use proto::sidecar::{
     claim::{

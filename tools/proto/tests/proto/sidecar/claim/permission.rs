@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which IO is begun: none at the end of a lease, and none after it.
+//! Permission to begin IO: none is begun at the end of a lease, and none after it.
 
 use proto::sidecar::claim::permission::{
     Begin,

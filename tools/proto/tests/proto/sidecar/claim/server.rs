@@ -15,7 +15,7 @@ const TICKS: Timing = Timing {
     lease_ms: 2,
     stale_ms: 4,
 };
-/// For so many ticks after its last use of the device nothing of a server is written any more.
+/// The ticks after its last use of the device in which something of a server may still be written.
 pub(super) const IN_FLIGHT: u8 = (TICKS.stale_ms - TICKS.lease_ms) as u8 - 1;
 
 /// A mistake that the model must find.
@@ -41,11 +41,11 @@ enum Io {
     Written,
 }
 
-/// What a server is.
+/// The life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Life {
     Up,
-    /// It uses the device no more, and is about to remove its mark.
+    /// Uses the device no more, and is about to remove its mark.
     Closing,
     Closed,
     Down,
@@ -62,7 +62,7 @@ pub(super) struct Server {
     /// The ticks that are left of a wait.
     wait: Option<u32>,
     has_renewed: bool,
-    /// What it has read last, which it may compare with what it reads next.
+    /// The mark that it has read last, which it may compare with what it reads next.
     seen: Found,
     /// No other one has had the device since it has it.
     pub(super) is_latest: bool,
@@ -89,14 +89,14 @@ impl Server {
         }
     }
 
-    /// It has the device, and may do IO.
+    /// Returns whether it has the device, and may do IO.
     pub(super) fn uses(&self, mistake: Mistake) -> bool {
         let has_lease = self.claim.lease_ms() != 0;
         let is_permitted = has_lease || (mistake == Mistake::LeaseNotKept && self.is_latest);
         self.life == Life::Up && is_permitted
     }
 
-    /// It uses the device now.
+    /// Returns it as it uses the device now.
     pub(super) fn used(&self) -> Self {
         Self {
             unused: Some(0),
@@ -112,12 +112,12 @@ impl Server {
         }
     }
 
-    /// Something that was in flight when it used the device last may still come.
+    /// Returns whether something may still come that was in flight when it used the device last.
     pub(super) fn may_write(&self) -> bool {
         self.life == Life::Up && self.unused.is_some_and(|ticks| ticks <= IN_FLIGHT)
     }
 
-    /// It has read a mark, or is about to write it.
+    /// Returns whether it has read a mark, or is about to write it.
     pub(super) fn knows(&self, mark: Found) -> bool {
         let of_io = match self.io {
             Io::Read(of_io) | Io::Writing(of_io) => of_io,
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// It will do nothing more; a write may be on the way.
+    /// Returns it as one that will do nothing more; a write may be on the way.
     fn ended(self, life: Life) -> Self {
         let io = match self.io {
             Io::Writing(mark) if life == Life::Down => Io::Writing(mark),
@@ -146,7 +146,7 @@ impl Server {
         }
     }
 
-    /// It is closed if it was about to be.
+    /// Returns it closed if it was about to be.
     fn closed_if_closing(self) -> Self {
         match self.life {
             Life::Closing => self.ended(Life::Closed),
@@ -154,8 +154,8 @@ impl Server {
         }
     }
 
-    /// What can happen next, but that time passes, with a mark on the disk; the next one that it
-    /// writes is new.
+    /// Returns the steps that it can take, but for those of time, with a mark on the disk; the next
+    /// one that it writes is new.
     pub(super) fn steps(self, [sector, fresh]: [Found; 2], mistake: Mistake) -> Vec<After> {
         let is_down = matches!(self.life, Life::Down | Life::Closed);
         let mut all = match self.io {
