@@ -33,7 +33,7 @@ from kdir import cache, config, debug, install, modules, native, packages, progr
 
 
 def paths() -> dict[str, str]:
-    """Where everything is; things that do not exist yet are named all the same."""
+    """Places of everything; things that do not exist yet are named all the same."""
     return {"root": str(root.guests_path()), "kernel_version": packages.full_version(),
             "packages": str(packages.folder() / "pkgs"), "tree": str(tree.path()),
             "modules": str(modules.output()), "cmodules": str(modules.c_output()),

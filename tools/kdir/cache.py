@@ -30,7 +30,7 @@ def say(text: str) -> None:
 
 
 def namespace() -> list[str]:
-    """What a command is started with that mounts: an ordinary user is root over that user's own and subordinate ids."""
+    """The beginning of a command that mounts: an ordinary user is root over that user's own and subordinate ids."""
     return ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user", "--map-auto"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which cargo builds the programs of tools/, and where."""
+"""The cargo that builds the programs of tools/, and the folder that it builds them in."""
 import hashlib
 import os
 import re
@@ -27,5 +27,6 @@ def place() -> str:
 
 
 def environment() -> dict[str, str]:
-    """What cargo builds is kept in the cache, so that a fresh clone at the same place has its crates."""
+    """The variables of a build: what cargo builds is kept in the cache, so that a fresh clone at the same place has its
+    crates."""
     return {"CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR") or f"{config.cache_dir()}/cargo-{place()}"}

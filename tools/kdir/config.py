@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is built for (tools/kernel.conf) and where things are kept."""
+"""The kernel that is built for (tools/kernel.conf), and the places where things are kept."""
 import os
 import pathlib
 import pwd

@@ -38,7 +38,7 @@ LATE_HEADER = "#include <linux/module.h>\n"
 
 
 def folder() -> pathlib.Path:
-    """Everything that belongs to this debug kernel, named by its configuration."""
+    """The folder of everything that belongs to this debug kernel, named by its configuration."""
     key = hashlib.sha256(FRAGMENT.read_bytes() + LATE_AFTER.encode()).hexdigest()[:8]
     return packages.folder() / f"debug-{key}"
 
@@ -106,7 +106,7 @@ def _make_tree() -> None:
 
 
 def release() -> str:
-    """What `uname -r` says in the debug kernel."""
+    """The release of the debug kernel, as its `uname -r` says it."""
     return (folder() / "tree/include/config/kernel.release").read_text().strip()
 
 
@@ -132,7 +132,7 @@ def ensure() -> pathlib.Path:
 
 
 def output() -> pathlib.Path:
-    """Where this checkout's modules for the debug kernel go."""
+    """The folder of this checkout's modules for the debug kernel."""
     return folder() / modules.output().name
 
 
@@ -143,7 +143,7 @@ def build() -> int:
 
 
 def environment() -> dict[str, str]:
-    """What makes the lab run in the debug kernel, where everything takes several times as long."""
+    """The variables that make the lab run in the debug kernel, where everything takes several times as long."""
     return {"VMLAB_DEBUG": "1", "VMLAB_PATIENCE": os.environ.get("VMLAB_PATIENCE", "6"),
             "VMLAB_KERNEL_VERSION": release(), "VMLAB_PACKAGES": str(folder() / "install"),
             "VMLAB_MODULES": str(output()), "VMLAB_CMODULES": str(folder() / "cmodules")}

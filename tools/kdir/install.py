@@ -13,7 +13,8 @@ PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 def obstacle(running: str, built: str, root: str, is_root: bool) -> str:
-    """Why these modules cannot be installed, "" if they can. Below another root the running kernel does not matter."""
+    """The reason why these modules cannot be installed, "" if they can. Below another root the running kernel does not
+    matter."""
     if not root and running != built:
         return (f"this machine runs {running}, the modules are for {built}; boot that kernel "
                 f"(apt-get install linux-image-{built}), or see Documentation/quickstart.md")

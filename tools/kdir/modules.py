@@ -18,7 +18,7 @@ C_CONFIG = ["CONFIG_INFINIBAND_RTRS=m", "CONFIG_INFINIBAND_RTRS_CLIENT=m", "CONF
 
 
 def output() -> pathlib.Path:
-    """Where our objects and modules of this checkout go; KDIR_OUTPUT overrides it."""
+    """The folder of our objects and modules of this checkout; KDIR_OUTPUT overrides it."""
     named = os.environ.get("KDIR_OUTPUT")
     return pathlib.Path(named).resolve() if named else packages.folder() / f"build-{_CHECKOUT}"
 
@@ -65,7 +65,7 @@ def _make_line(make: list[str], out: pathlib.Path, arguments: list[str]) -> list
 
 
 def c_output() -> pathlib.Path:
-    """Where the C reference modules are."""
+    """The folder of the C reference modules."""
     return packages.folder() / "cmodules"
 
 

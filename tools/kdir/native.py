@@ -24,7 +24,7 @@ def is_release() -> bool:
 
 
 def absent(wanted: tuple[str, ...], listed: str) -> tuple[str, ...]:
-    """Those of the wanted packages that dpkg-query's lines do not call installed, in their order."""
+    """The wanted packages that dpkg-query's lines do not call installed, in their order."""
     present = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
     return tuple(package for package in wanted if package not in present)
 
@@ -55,7 +55,7 @@ def guests_usable() -> bool:
 
 
 def lacks() -> list[str]:
-    """On the right Debian: what to type so that no root is needed, none where nothing is lacking."""
+    """Lines to type on the right Debian so that no root is needed, none where nothing is lacking."""
     if not is_release() or usable():
         return []
     lines = []
@@ -67,7 +67,7 @@ def lacks() -> list[str]:
 
 
 def hint() -> None:
-    """On the right Debian, names the lines that would make the root unnecessary."""
+    """Names the lines that would make the root unnecessary, on the right Debian."""
     if lines := lacks():
         cache.say("building in a Debian root, since this host lacks some packages; to build without one:")
         for line in lines:

@@ -80,7 +80,7 @@ def resolve() -> str:
 
 
 def pinned() -> pathlib.Path:
-    """Where the resolved release is noted; a machine that runs the series has a note for each kernel it has run."""
+    """The file that notes the resolved release; a machine that runs the series has one for each kernel it has run."""
     running = _running()
     return config.cache_dir() / f"release-{config.load_kernel_conf()['SERIES']}{f'-for-{running}' if running else ''}"
 
@@ -103,12 +103,12 @@ def forget() -> None:
 
 
 def full_version() -> str:
-    """What `uname -r` says, like 7.2.12+deb13-amd64."""
+    """The full version, as `uname -r` says it: 7.2.12+deb13-amd64."""
     return f"{current()}-{config.load_kernel_conf()['FLAVOUR']}"
 
 
 def folder() -> pathlib.Path:
-    """Everything that belongs to this kernel version."""
+    """The folder of everything that belongs to this kernel version."""
     return config.cache_dir() / "kernel" / full_version()
 
 

@@ -21,7 +21,7 @@ class Program:
     installed: str = ""
 
     def path(self) -> pathlib.Path:
-        """Where it is, or will be, once it is built."""
+        """The place where it is, or will be, once it is built."""
         return pathlib.Path(cargo.environment()["CARGO_TARGET_DIR"]) / "release" / self.built_as
 
     def build(self) -> pathlib.Path:

@@ -47,14 +47,15 @@ def key() -> str:
 
 
 def path() -> pathlib.Path:
-    """Where the root is, or will be; `/` where the host itself will do."""
+    """The place where the root is, or will be; `/` where the host itself will do."""
     if native.usable():
         return pathlib.Path("/")
     return config.cache_dir() / f"root-{key()}"
 
 
 def guests_path() -> pathlib.Path:
-    """Where the guests' programs come from: the same root, or on a host that builds without one, a smaller one."""
+    """The root that the guests' programs come from: the same one, or on a host that builds without one, a smaller
+    one."""
     if path() != pathlib.Path("/"):
         return path()
     if native.guests_usable():
@@ -63,7 +64,7 @@ def guests_path() -> pathlib.Path:
 
 
 def namespaces_refused() -> str:
-    """Why this ordinary user cannot make and enter a root, and the cure; "" if nothing is in the way."""
+    """The reason why this ordinary user cannot make and enter a root, and the cure; "" if nothing is in the way."""
     if os.geteuid() == 0:
         return ""
     # Without --map-auto: where namespaces are forbidden, that option makes util-linux 2.38 wait for ever.

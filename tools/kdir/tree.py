@@ -14,7 +14,7 @@ from . import cache, config, packages, root
 
 
 def path() -> pathlib.Path:
-    """Where the tree is, or will be."""
+    """The place where the tree is, or will be."""
     return packages.folder() / "tree"
 
 

@@ -23,7 +23,7 @@ class VenvError(Exception):
 
 
 def folder() -> Path:
-    """Where the environment of this interpreter and these requirements is."""
+    """The folder of the environment of this interpreter and these requirements."""
     parts = REQUIREMENTS.read_bytes() + f"{sys.version}{os.path.realpath(sys.executable)}".encode()
     return config.cache_dir() / f"venv-{hashlib.sha256(parts).hexdigest()[:12]}"
 

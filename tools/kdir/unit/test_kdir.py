@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is missing on a host, which kernel is built for, and when modules can be installed."""
+"""Rules for hosts: the packages that are missing, the kernel that is built for, and when modules can be installed."""
 import io
 import os
 import pathlib
@@ -31,11 +31,11 @@ class MissingPackagesTest(unittest.TestCase):
     LISTED = "make installed\nbindgen config-files\nrustc installed\n"
 
     def test_absent_are_the_unknown_and_the_removed(self) -> None:
-        """In the order of the wanted ones; one that was removed and left its settings is not installed."""
+        """The order is that of the wanted ones; one that was removed and left its settings is not installed."""
         self.assertEqual(native.absent(("rustc", "bindgen", "make", "pahole"), self.LISTED), ("bindgen", "pahole"))
 
     def said(self, release: bool, missing: tuple[str, ...], knows: bool) -> str:
-        """What the hint says on such a host."""
+        """The hint on such a host."""
         with (mock.patch.object(native, "is_release", lambda: release),
               mock.patch.object(native, "missing", lambda *_wanted: missing),
               mock.patch.object(native, "knows_kernel", lambda: knows), redirect_stderr(io.StringIO()) as said):
@@ -43,7 +43,7 @@ class MissingPackagesTest(unittest.TestCase):
         return said.getvalue()
 
     def test_the_hint_names_the_line(self) -> None:
-        """On the kernel's Debian only, and only if something is lacking."""
+        """The hint comes on the kernel's Debian only, and only if something is lacking."""
         self.assertIn("    apt-get install bindgen pahole\n", self.said(True, ("bindgen", "pahole"), True))
         self.assertIn("trixie-backports", self.said(True, (), False))
         self.assertEqual(self.said(True, (), True), "")
@@ -54,7 +54,7 @@ class OrdinaryUserTest(unittest.TestCase):
     """A root needs namespaces and subordinate ids; who lacks them is told which, and the cure."""
 
     def refused(self, status: int, ranges: str) -> str:
-        """What such a user is told, where unshare ends with this status."""
+        """The text that such a user reads, where unshare ends with this status."""
         done = subprocess.CompletedProcess([], status, "", "unshare: nope")
         with (mock.patch("subprocess.run", return_value=done), mock.patch("getpass.getuser", lambda: "ann"),
               mock.patch("os.geteuid", lambda: 1000),
@@ -92,7 +92,7 @@ class ReleaseTest(unittest.TestCase):
             self.assertEqual(packages.release_of(version, "7.2", "amd64"), release, version)
 
     def test_the_running_release_comes_first_then_the_newest(self) -> None:
-        """By number, not by letter; one that runs and is not in the archive does not count."""
+        """Numbers count, not letters; a release that runs and is not in the archive does not."""
         releases = ["7.2.9+deb13", "7.2.12+deb13", "7.2.10+deb13"]
         self.assertEqual(packages.in_order(releases, ""), ["7.2.12+deb13", "7.2.10+deb13", "7.2.9+deb13"])
         self.assertEqual(packages.in_order(releases, "7.2.9+deb13")[0], "7.2.9+deb13")
@@ -106,7 +106,7 @@ class ReleaseTest(unittest.TestCase):
 
 
 class InstallTest(unittest.TestCase):
-    """When modules_install refuses, and what it says."""
+    """Refusals of modules_install, and what they say."""
 
     def test_another_running_kernel(self) -> None:
         """Both are named."""
