@@ -56,7 +56,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """As in the table."""
+        """The name in the table."""
         return f"{self.pattern} {self.size} qd {self.depth}"
 
 

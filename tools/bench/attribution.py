@@ -25,7 +25,7 @@ def plain(function: str) -> str:
 
 
 def own_function(chain: list[tuple[str, str]]) -> str:
-    """Of a chain of inlined functions with their places, innermost first: the innermost one of this tree."""
+    """The innermost function of this tree in a chain of inlined functions with their places, innermost first."""
     own = [function for function, place in chain if place.startswith(f"{REPOSITORY}/")]
     return plain((own or [chain[-1][0] if chain else "?"])[0])
 

@@ -36,7 +36,7 @@ def compile_tools(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 class Symbols:
-    """Which module and function an address belongs to, by the guest's own kallsyms."""
+    """The module and the function that each address belongs to, by the guest's own kallsyms."""
 
     def __init__(self, text: str) -> None:
         found = []

@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How much is read."""
+    """The amount that is read."""
 
     mib: int
     files: int
@@ -88,7 +88,7 @@ def rates(say: Say, wanted: Size, turns: int) -> dict[str, list[Figure]]:
 
 @dataclasses.dataclass(frozen=True)
 class Deed:
-    """Something that is done with files, the least number of questions to gfmd that it needs, and why so many."""
+    """A task with files, the least number of questions to gfmd that it needs, and why so many."""
 
     title: str
     command: str
@@ -113,13 +113,13 @@ DEEDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a deed cost: requests by kind."""
+    """The requests of a task, by kind: its cost."""
 
     deed: Deed
     kinds: dict[str, int]
 
     def of(self, server: str) -> dict[str, int]:
-        """Those to one kind of server."""
+        """The requests to one kind of server."""
         return {kind.removeprefix(f"{server}_"): count for kind, count in self.kinds.items() if kind.startswith(server)}
 
     @property

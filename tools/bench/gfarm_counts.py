@@ -39,7 +39,7 @@ class Case:
 
     @property
     def more(self) -> int:
-        """What the long run does more."""
+        """The units that the long run does more."""
         return self.units[1] - self.units[0]
 
 
@@ -62,7 +62,7 @@ class Cost:
 
     @property
     def all(self) -> float:
-        """Everything."""
+        """The sum of all."""
         return self.modules + self.kernel + self.user
 
     @classmethod

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What Gfarm's mount costs, in the figures of events.py: a file that is opened, read and closed, and a page that comes
-from another node.
+"""The cost of Gfarm's mount, in the figures of events.py: of a file that is opened, read and closed, and of a page that
+comes from another node.
 
 One guest has the servers, a mount without the cache and two nodes. Guest time is instructions (-icount), so what is
 done by time, such as the probes of members, is as often in each run.
@@ -38,7 +38,7 @@ class _Guest:
         self._machine, self._base, self._marks = machine, base, 0
 
     def run(self, command: str) -> Counted:
-        """What is executed while a command runs."""
+        """Counts what is executed while a command runs."""
         self._machine.run(f"sleep 0.5; /tmp/mark; {command} > /dev/null; sleep 0.1; /tmp/mark", gfarm_speed.SECONDS)
         self._marks += 2
         return Counted.read(self._base.with_name(f"{self._base.name}.{self._marks - 1}"))

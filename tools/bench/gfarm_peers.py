@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a page from another node costs beside one from a file server, and what the device can do at most.
+"""The cost of a page from another node beside one from a file server, and the most that the device can do.
 
 One guest has the servers, a mount without the cache, and two nodes with a page cache each. The first node has a file,
 the second one reads it from there. Rates are in guest time (-icount): what the holder does beside counts as well.
@@ -103,7 +103,7 @@ def _script(machine: Machine, script: str, *arguments: object) -> str:
 
 
 def gid_index(machine: Machine, address: str) -> int:
-    """Where the device has an address of a kind."""
+    """The index at which the device has an address of a kind."""
     rows = machine.run(f"grep -l ^{ADDRESSES[address]} /sys/class/infiniband/rxe0/ports/1/gids/*")
     return int(rows.split()[0].rpartition("/")[2])
 
@@ -180,7 +180,7 @@ def rate(say: Say, servers: Gfarm, fragment: int, address: str, turns: int) -> R
 
 
 def rates(say: Say, quick: bool, turns: int) -> list[Rate]:
-    """For each length of fragments, and each kind of address."""
+    """Measures each length of fragments with each kind of address."""
     with Lab(Spec(machines=1, smp=2, icount=ICOUNT)) as lab:
         servers = gfarm_mount.start(lab)
         put_random(servers, "big", (QUICK_MIB if quick else MIB) << 20)

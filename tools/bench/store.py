@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """As in the tables."""
+        """The name in the tables."""
         return f"{self.pattern} {self.size} qd {self.depth}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a second path brings: throughput over one wire and over two, where the wires are what is scarce.
+"""The gain of a second path: throughput over one wire and over two, where the wires are what is scarce.
 
 Client and server are two machines. Each wire is held to `WIRE_MBIT` in both directions by netem in the guests,
 far below what the emulated processors can do: so wall-clock rates are those of the wires and not of the host.

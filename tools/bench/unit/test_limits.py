@@ -46,7 +46,7 @@ L ffffffff81000000 40
 
 
 def read(text: str) -> counting.Counted:
-    """As from the plugin's file."""
+    """Reads counts as from the plugin's file."""
     with tempfile.TemporaryDirectory() as name:
         file = pathlib.Path(name) / "counts"
         file.write_text(text, encoding="ascii")
@@ -87,7 +87,7 @@ class AttributionTest(unittest.TestCase):
             self.assertEqual(attribution.plain(name), plain)
 
     def test_the_innermost_function_of_the_tree_is_told(self) -> None:
-        """Not one of the language's library that was inlined into it."""
+        """A function of the language's library that was inlined into it is not named."""
         tree = attribution.REPOSITORY
         printed = (f"0x0000000000000010\ncore::get\n/usr/lib/core.rs:1\n<a::B>::inner\n{tree}/a.rs:2\n"
                    f"a::outer\n{tree}/a.rs:9\n0x0000000000000020\nexit\n/kernel/exit.c:1\n")
@@ -137,7 +137,7 @@ class LimitsTest(unittest.TestCase):
         self.assertEqual(named, ["a::new", "a::map"])
 
     def test_cells_of_gfarm_have_their_own_room(self) -> None:
-        """Of an instruction of a thousand, and of a call that is rare."""
+        """Cells are given room for an instruction of a thousand, and for a call that is rare."""
         above = [limits.room(cell, name, limit)[0] for cell in (gfarm_limits.PAGE, "Rust Y, randread 4k, depth 1")
                  for name, limit in ((events.INSTRUCTIONS, 1000.0), ("send posts", 0.1))]
         self.assertEqual(above, [50, 0.2, 5, 0.03])
