@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which lines and functions of the modules the tests reach.
+"""Shows the lines and functions of the modules that the tests reach.
 
     python3 tools/coverage                      all tests in virtual machines, and those of proto on the host
     python3 tools/coverage 'io.*' 'paths.*'     some of the tests in virtual machines, and those of proto

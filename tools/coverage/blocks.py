@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which code of the modules machines have executed, from the translation blocks that translated.c has written.
+"""Finds the code of the modules that machines have executed, from the translation blocks that translated.c has written.
 
 A block has an address and its bytes. Where a module was loaded is not known, and changes with each load: the bytes
 tell. Relocations are left out of the comparison, and a few bytes may differ, as the kernel patches modules when it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which lines of the sources were reached, and which functions were not.
+"""Finds the lines of the sources that were reached, and the functions that were not.
 
 A line is reached if one of the instructions that the compiler has made of it was executed, wherever it was inlined.
 Functions that were not compiled (of generics: for no type) are in no list.
@@ -66,7 +66,7 @@ def lcov(text: str, repository: pathlib.Path) -> Reached:
 
 
 def merged(one: Reached, other: Reached) -> Reached:
-    """What either has reached."""
+    """Lines that either has reached."""
     found: Reached = collections.defaultdict(dict)
     for part in (one, other):
         for file, rows in part.items():

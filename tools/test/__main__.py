@@ -42,7 +42,7 @@ COUNTS = "FERROFABRIC_COUNTS"
 
 
 def _show_times(plan: stages.Plan, tier: str, seconds: float) -> None:
-    """Where the time went, by stage, the longest first; kept beside the times of the tests in virtual machines."""
+    """Shows the time of each stage, the longest first; kept beside the times of the tests in virtual machines."""
     slowest = sorted(plan.stages, key=lambda stage: -stage.seconds)
     file = config.cache_dir() / "durations" / f"stages-{time.strftime('%Y%m%d-%H%M%S')}.json"
     file.parent.mkdir(parents=True, exist_ok=True)

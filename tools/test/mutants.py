@@ -47,7 +47,7 @@ class Mutant:
 
 
 def install(cache: pathlib.Path) -> tuple[pathlib.Path, list[str]]:
-    """Where the program of our version is, and the arguments of cargo that put it there."""
+    """The place of the program of our version, and the arguments of cargo that put it there."""
     root = cache / f"cargo-mutants-{VERSION}"
     return (root / "bin/cargo-mutants",
             ["install", "cargo-mutants", "--version", VERSION, "--locked", "--quiet", "--root", str(root)])
@@ -105,7 +105,7 @@ def exceptions(text: str) -> dict[Mutant, str]:
 
 
 def judge(survivors: list[Mutant], excepted: dict[Mutant, str], files: set[str]) -> list[str]:
-    """What is wrong: survivors without a reason, and reasons, in the mutated `files`, for mutants that are killed."""
+    """Complaints: survivors without a reason, and reasons, in the mutated `files`, for mutants that are killed."""
     wrong = [f"survives: {mutant}" for mutant in survivors if mutant not in excepted]
     stale = [mutant for mutant in excepted if mutant.file in files and mutant not in survivors]
     return wrong + [f"is killed, or not made any more; mutants.toml excepts it: {mutant}" for mutant in stale]

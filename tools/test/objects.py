@@ -58,7 +58,7 @@ def panics(disassembly: str) -> dict[str, list[str]]:
 
 
 def unwinds(warnings: str) -> list[str]:
-    """What objtool complains of in a module: mostly functions that it has not followed to their ends. The kernel cannot
+    """Complaints of objtool about a module: mostly functions that it has not followed to their ends. The kernel cannot
     unwind a stack through the rest of such a function: whoever called it is missing in every trace."""
     return [line for line in re.findall(r"(?:warning|error): objtool: (\S.*)", warnings)
             if not KNOWN_LOST.search(line)]
@@ -77,8 +77,8 @@ def pure(repository: pathlib.Path) -> re.Pattern[str]:
 
 
 def blamed(lines: str, repository: str, protocol: re.Pattern[str]) -> list[str]:
-    """Of what `addr2line -a -i` has printed: each address at which protocol code may panic, with the chain of inlined
-    functions, innermost first; and addresses that have no source."""
+    """Chains of inlined functions, innermost first, for each address at which protocol code may panic, by what
+    `addr2line -a -i` has printed; and addresses that have no source."""
     wrong = []
     for block in re.split(r"^0x", lines, flags=re.MULTILINE)[1:]:
         places = [line.removeprefix(f"{repository}/") for line in block.splitlines()[1:]]
@@ -96,7 +96,7 @@ def _run(kdir: list[str], repository: pathlib.Path, *command: str) -> str:
 
 
 def _objtool(kdir: list[str], repository: pathlib.Path, module: pathlib.Path) -> str:
-    """What objtool prints of a module, which is linked again as its build did: a build prints it only once."""
+    """The words of objtool about a module, which is linked again as its build did: a build prints them only once."""
     name, folder = module.stem, module.parent
     command = (folder / f".{name}.o.cmd").read_text(encoding="utf-8")
     again = re.search(rf"(\S+/objtool/objtool .+) {re.escape(name)}\.o$", command, flags=re.MULTILINE)

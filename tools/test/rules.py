@@ -92,7 +92,7 @@ def load(folder: pathlib.Path = FOLDER) -> list[Rule]:
 
 
 def select(rules: Sequence[Rule], only: Iterable[str]) -> list[Rule]:
-    """Those of the named files, folders or lists, or of these names; all if none is named."""
+    """The rules of the named files, folders or lists, or of these names; all if none is named."""
     wanted = [word.rstrip("/") for word in only]
     return [rule for rule in rules if not wanted or any(
         word in (rule.name, rule.name.partition(".")[0], rule.file) or rule.file.startswith(f"{word}/")

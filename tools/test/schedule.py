@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""In which order stages run: two at a time, each as soon as those that it comes after have ended."""
+"""Runs stages in order: two at a time, each as soon as those that it comes after have ended."""
 import threading
 from collections.abc import Mapping
 

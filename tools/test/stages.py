@@ -67,7 +67,7 @@ SHELL = re.compile(rb"#!/(?:usr/bin/env |bin/)(?:ba)?sh\b")
 
 @dataclasses.dataclass
 class Counts:
-    """What came of some tests; prints as the closing line."""
+    """The results of some tests; prints as the closing line."""
 
     passed: int = 0
     failed: int = 0
@@ -84,7 +84,7 @@ class Counts:
 
 
 class Output:
-    """Where a stage's lines go. Stages that run side by side show theirs when they have ended, each in one piece."""
+    """The lines of a stage. Stages that run side by side show theirs when they have ended, each in one piece."""
 
     _turn = threading.Lock()
 
@@ -245,7 +245,7 @@ def _properties(out: Output) -> Counts:
 
 
 def seeds(seed: int) -> dict[str, str]:
-    """What the tests of the host draw their inputs from."""
+    """The variables that the tests of the host draw their inputs from."""
     return {"PROTO_SEED": str(seed), "PROPTEST_RNG_SEED": str(seed)}
 
 

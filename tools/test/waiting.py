@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""For people who wait: now and then a line says which stages run, how many have ended, and how long the rest takes."""
+"""Lines for people who wait: now and then one says which stages run, how many have ended, and how long the rest
+takes."""
 import json
 import pathlib
 import threading

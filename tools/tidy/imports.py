@@ -61,7 +61,7 @@ def _layer(name: str, layers: Layers) -> int | None:
 
 
 def upward(source: Source, folder: str) -> set[str]:
-    """What a file below the folder of a driver names of a higher layer of the driver, from the driver on."""
+    """Names of a higher layer of the driver in a file below its folder, from the driver on."""
     above, module, layers = set(), _module(source.path), DRIVERS[folder]
     driver = folder.split("/")[1:]
     own = _layer(module[len(driver)], layers)

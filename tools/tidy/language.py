@@ -52,7 +52,7 @@ def _c_comments(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def _prose(source: Source) -> Iterator[tuple[int, str]]:
-    """What a file says to its readers, by line."""
+    """The text of a file for its readers, by line."""
     if source.path.suffix == ".rs":
         yield from _rust_comments(source.lines)
     elif source.path.suffix in {".c", ".h"}:

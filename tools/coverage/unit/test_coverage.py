@@ -45,7 +45,7 @@ def module(seed: int, size: int = 9000) -> blocks.Module:
 
 
 class Blocks(unittest.TestCase):
-    """Where code was executed."""
+    """Blocks of code that was executed."""
 
     def setUp(self) -> None:
         """Two modules of ours."""
@@ -89,10 +89,10 @@ class Blocks(unittest.TestCase):
 
 
 class Lines(unittest.TestCase):
-    """What is counted."""
+    """Lines that are counted."""
 
     def test_functions(self) -> None:
-        """With their first and last lines; a declaration is none."""
+        """Functions have their first and last lines; a declaration is none."""
         self.assertEqual(lines.functions(SOURCE), [("one", 2, 7), ("short", 12, 12), ("declared", 16, 20)])
 
     def test_lcov(self) -> None:

@@ -25,7 +25,7 @@ class Imports(unittest.TestCase):
     """A file imports from its own layer and those below."""
 
     def upward(self, path: str, text: bytes = UPWARDS, folder: str = "rtrs/client") -> set[str]:
-        """What the file at `path` would import from above."""
+        """Imports from above in the file at `path`."""
         return imports.upward(Source(pathlib.Path(path), text), folder)
 
     def test_upward(self) -> None:
@@ -40,7 +40,8 @@ class Imports(unittest.TestCase):
         self.assertEqual(self.upward("rtrs/server/io/request.rs", folder="rtrs/server"), set())
 
     def test_relative_paths_are_followed(self) -> None:
-        """From the file, in imports and in code; a comment, a string and another crate name no file of the driver."""
+        """Paths count from the file, in imports and in code; a comment, a string and another crate name no file of the
+        driver."""
         for path, text in (("rnbd/server/io.rs", b"use super::session::Session;"),
                            ("rnbd/server/store.rs", b"pub(crate) use super::{io::{self}, session::Session, //\n};"),
                            ("rnbd/server/store/client_queue.rs", b"use super::super::session::Session;"),
@@ -53,7 +54,7 @@ class Imports(unittest.TestCase):
             self.assertEqual(self.upward("rnbd/server/io.rs", text, "rnbd/server"), set(), text)
 
     def test_complaints(self) -> None:
-        """What is not listed is named, and so is what is listed without need."""
+        """An import that is not listed is named, and so is one that is listed without need."""
         complaints = imports.imports_run_one_way([Source(pathlib.Path("rtrs/client/session/paths.rs"), UPWARDS)])
         self.assertIn("rtrs/client/session/paths.rs: imports sysfs", complaints)
         self.assertIn("rtrs/client/path.rs: session::Session is listed and not imported", complaints)

@@ -11,7 +11,7 @@ from rules import Source
 
 
 def complaints(name: str, text: str) -> list[str]:
-    """What the rule says of one file."""
+    """Complaints of the rule about one file."""
     return language.plain_words([Source(pathlib.Path(name), text.encode())])
 
 
@@ -52,11 +52,11 @@ class FirstWordTest(unittest.TestCase):
     """The beginnings of documentation comments."""
 
     def complaints(self, name: str, text: str) -> list[str]:
-        """What the rule says of one file."""
+        """Complaints of the rule about one file."""
         return language.first_word([Source(pathlib.Path(name), text.encode())])
 
     def test_a_question_or_a_fragment_is_found(self) -> None:
-        """Of a file, an item, a field; the first line counts, also behind a comment of the file."""
+        """The first line counts of the comment of a file, an item, a field, also behind a comment of the file."""
         for text in ("//! How a queue pair is drained.\n", "/// What's left.\n", "    /// As [`Self::end`].\n",
                      "/// That of sends.\n", "/// in each state.\n", "/// Not set.\n", "/// It is executed.\n"):
             self.assertEqual(len(self.complaints("rdma/cq.rs", text)), 1, text)

@@ -27,14 +27,14 @@ class UsersTest(unittest.TestCase):
                              found, name)
 
     def test_a_parameter_of_the_test_device_needs_its_page(self) -> None:
-        """As `name=` or in backticks."""
+        """A page names it as `name=` or in backticks."""
         code = source("test_device/x.rs", 'module_param_string!(\n    NET: 16,\n    "netdev",\n    "eth0", "")\n')
         for text, found in (("with `netdev=eth0`", 0), ("its `netdev`", 0), ("a netdev", 1)):
             page = source("Documentation/testing.md", text)
             self.assertEqual(len(users.parameters_are_documented([code, page])), found, text)
 
     def test_a_file_of_sysfs_needs_its_page(self) -> None:
-        """In a folder that the page names, with the name of the code."""
+        """A page names it in its folder, with the name of the code."""
         code = source("rnbd/client/sysfs.rs", 'Attribute::ro(\n    c"state", show)\nDirectory::new(disk, c"rnbd", x)\n')
         for path, found in (("/sys/block/rnbd<N>/rnbd/state", 0), ("/sys/block/rnbd<N>/state", 1),
                             ("/sys/block/rnbd<N>/rnbd/size", 2)):
