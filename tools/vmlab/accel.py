@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which accelerator to use: KVM only where a real probe boot worked, emulation everywhere else.
+"""Chooses the accelerator: KVM only where a real probe boot worked, emulation everywhere else.
 
 /dev/kvm may exist, open, and still not run a guest. The verdict is kept until the host boots again.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a lab is made of: the Debian root, the kernel's packages, the modules under test.
+"""The parts of a lab: the Debian root, the kernel's packages, the modules under test.
 
 All of it comes from tools/kdir, asked once a process. Every location can be overridden in the
 environment, so that the lab also runs against a tree which kdir did not make.
@@ -28,7 +28,7 @@ OVERRIDES = {
 
 
 class AssetError(Exception):
-    """Something that a lab needs is not there; the text says what and how to get it."""
+    """A part that a lab needs is not there; the text says which and how to get it."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,13 @@ class Assets:
 
 
 def cache_dir() -> Path:
-    """Where everything is kept that can be made again; the same folder as kdir's."""
+    """The folder of everything that can be made again; the same one as kdir's."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(os.environ.get("FERROFABRIC_CACHE") or os.path.join(base, "ferrofabric"))
 
 
 def _ask_kdir() -> dict[str, str]:
-    """What kdir says; empty when it cannot answer, for the overrides may do."""
+    """The paths that kdir knows; empty when it cannot answer, for the overrides may do."""
     asked = subprocess.run([sys.executable, str(TOOLS / "kdir"), "paths", "--json"],
                            stdout=subprocess.PIPE, text=True, check=False)
     if asked.returncode:

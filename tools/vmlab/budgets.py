@@ -80,13 +80,13 @@ class Cost:
         return max(self.measured * MARGIN, SMALL_SECONDS) if self.file in MEASURED else NEW[self.tier]
 
     def limit(self, now: float) -> float:
-        """Where they fail, at this pace; a file that is new was not measured on a faster host, and loads that go on for
-        a time that is given do not get cheaper there."""
+        """The limit at which they fail, at this pace; a file that is new was not measured on a faster host, and loads
+        that go on for a time that is given do not get cheaper there."""
         return self.budget * OVER * max(FASTEST if self.file in MEASURED else 1.0, now)
 
 
 def costs(rows: Iterable[dict[str, Any]]) -> list[Cost]:
-    """Of the tests of a run."""
+    """The costs of the tests of a run, by file and tier."""
     sums: dict[tuple[str, str], float] = {}
     for row in rows:
         key = (row["file"], row["tier"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a test says when something is not as it should be. Used as `from vmlab.checks import eq, ok`."""
+"""Checks of tests, which say it when something is not as it should be. Used as `from vmlab.checks import eq, ok`."""
 from __future__ import annotations
 
 import re
@@ -26,8 +26,8 @@ class TooSlow(Failed):
 
 
 class ByChance(Failed):
-    """What the protocol or the machine leaves to chance has come about, as the documents say it may, and what the test
-    is about could not be seen. The test runs once more, at once."""
+    """An event that the protocol or the machine leaves to chance has come about, as the documents say it may, and what
+    the test is about could not be seen. The test runs once more, at once."""
 
 
 class WrongData(Failed):

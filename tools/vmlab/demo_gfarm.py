@@ -92,7 +92,7 @@ class Demo:
         self.do("grep -o 'gfarm ro,.*actimeo=[0-9]*' /proc/mounts")
 
     def read(self) -> None:
-        """What everybody does with a file system."""
+        """Lists files, compares their checksums, and counts the requests for a large one."""
         self.do(f"ls -lR {gfarm_mount.AT} | head -5")
         self.do(f"cd {gfarm_mount.AT} && sha256sum -c --quiet {FOLDER}/sums")
         self.story.tell(f"{FILES + 1} checksums compared, {FILES + 1} equal.")

@@ -22,8 +22,8 @@ COPIES_MAX = 2.0
 
 
 def bar(gfsd: float, others: Mapping[int, float], whole: float) -> str:
-    """Where a node has its bytes from, a character for each 32nd of the file: # is a file server, n is node n. What
-    is rounded away is taken from, or given to, the largest part."""
+    """The sources of a node's bytes, a character for each 32nd of the file: # is a file server, n is node n. What is
+    rounded away is taken from, or given to, the largest part."""
     parts = [("#", gfsd), *((str(number), others[number]) for number in sorted(others))]
     counts = {mark: round(PARTS * part / whole) for mark, part in parts}
     largest = max(parts, key=lambda part: part[1])[0]
@@ -87,7 +87,7 @@ class Nodes:
                          "know each other.")
 
     def picture(self) -> None:
-        """Where each node has its bytes from."""
+        """Shows the sources of each node's bytes."""
         numbers = {node.address: number for number, node in enumerate(self.nodes, 1)}
         self._story.tell(f"Where the bytes of each node came from, a character for each {MIB * 1024 // PARTS} KiB: # "
                          "from a file server, n from node n.")

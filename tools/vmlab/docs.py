@@ -44,7 +44,7 @@ class Block:
 
     @property
     def where(self) -> str:
-        """For messages."""
+        """The place, for messages."""
         return f"{self.file}:{self.line}"
 
     @property
@@ -54,7 +54,7 @@ class Block:
 
 
 def documents() -> list[str]:
-    """What users read, as paths of the repository."""
+    """Documents that users read, as paths of the repository."""
     pages = sorted(path.relative_to(REPOSITORY) for path in (REPOSITORY / "Documentation").rglob("*.md"))
     return ["README.md", *map(str, pages)]
 
@@ -122,7 +122,8 @@ def unsaid(message: str, sources: str) -> list[str]:
 
 
 def _is_said(piece: str, sources: str) -> bool:
-    """As one literal or as two, of at least two words each: one that says what, one that says what of it."""
+    """Tells whether a source says it as one literal or as two, of at least two words each: one that says what, one that
+    says what of it."""
     words = piece.split()
     return piece in sources or any(" ".join(words[:cut]) in sources and " ".join(words[cut:]) in sources
                                    for cut in range(2, len(words) - 1))
@@ -142,7 +143,7 @@ def sources() -> str:
 
 @cache
 def _help(program: str, command: str) -> str | None:
-    """What a program of tools/ says about itself, or one of its commands; None if it does not know it."""
+    """The help of a program of tools/, or of one of its commands; None if it does not know it."""
     asked = subprocess.run([sys.executable, "-B", program, *([command] if command else []), "--help"], cwd=REPOSITORY,
                            capture_output=True, text=True, check=False)
     return asked.stdout if asked.returncode == 0 else None
@@ -180,7 +181,7 @@ def _cargo(words: list[str]) -> str:
 
 
 def complaint(command: str) -> str:
-    """What is wrong with a command of the host, "" if it exists with all its options."""
+    """The fault of a command of the host, "" if it exists with all its options."""
     for part in command.split(" && "):
         words = shlex.split(part.removeprefix("sudo "))
         while "=" in words[0]:

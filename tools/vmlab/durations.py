@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Where the time went: of each test by phase, of each file; kept as JSON in the cache."""
+"""Durations: of each test by phase, of each file; kept as JSON in the cache."""
 from __future__ import annotations
 
 import json
@@ -22,7 +22,7 @@ WAITING_SHARE, KNOWN_SECONDS = 0.35, 5.0
 
 
 def folder() -> Path:
-    """Where the files are kept."""
+    """The folder of the files."""
     return cache_dir() / "durations"
 
 
@@ -97,7 +97,7 @@ class Durations:
         return dict(sorted(sums.items(), key=lambda pair: -pair[1]))
 
     def table(self) -> str:
-        """For people: phases, files, and the slowest tests."""
+        """The table for people: phases, files, and the slowest tests."""
         if not self.rows:
             return "no test ran"
         total = sum(row["seconds"] for row in self.rows)

@@ -32,7 +32,7 @@ class Array(rnbd.Disk):
         return self.attribute("state").partition(":")[0]
 
     def stats(self) -> dict[str, int]:
-        """What it has done."""
+        """Counts of what it has done."""
         lines = self.attribute("stats").splitlines()
         return {name: int(value) for name, value in (line.split() for line in lines)}
 
@@ -43,7 +43,7 @@ class Array(rnbd.Disk):
         until(lambda: not self.present, 20, f"{self.name} is gone", pause=0.02)
 
     def unmap_if_there(self) -> None:
-        """For clean-up: the test may have stopped it already."""
+        """Stops it for clean-up; the test may have done so already."""
         if self.machine.alive and self.present:
             self.stop()
 

@@ -91,7 +91,7 @@ enter() {{ mkdir -p {GROUPS}/gfarm-$1; echo $BASHPID > {GROUPS}/gfarm-$1/cgroup.
 
 
 def home(user: str) -> str:
-    """Where an account's key is."""
+    """The folder of an account's key."""
     return "/root" if user == "root" else f"{FOLDER}/home/{user}"
 
 
@@ -133,7 +133,7 @@ class Gfarm:
         self._await_gfsds()
 
     def _files(self) -> Iterator[tuple[str, str]]:
-        """What is appended to files of the machine."""
+        """Lines that are appended to files of the machine."""
         names = "".join(f"{address} {name}\n" for name, address in ADDRESSES.items())
         yield "/etc/hosts", f"127.0.0.1 localhost {self.machine.name}\n{names}"
         added = {name: number for name, number in ACCOUNTS.items() if number}
@@ -246,11 +246,11 @@ class Gfarm:
         self.machine.run("tc qdisc add dev lo root netem loss 100%")
 
     def mend(self) -> None:
-        """It loses none."""
+        """Ends a cut: the loopback interface loses no packet."""
         self.machine.run("tc qdisc del dev lo root 2>/dev/null || [ -z \"$(tc qdisc show dev lo | grep netem)\" ]")
 
     def log(self, name: str) -> str:
-        """What a server has logged."""
+        """The log of a server."""
         return self.machine.read(f"{FOLDER}/log/{name}.log")
 
     # -- files ---------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class Gfarm:
 
     @staticmethod
     def become(user: str) -> str:
-        """What a command of another user begins with."""
+        """The beginning of a command of another user."""
         return f"setpriv --reuid={user} --regid={user} --clear-groups env HOME={home(user)} USER={user}"
 
     def push(self, program: str) -> str:

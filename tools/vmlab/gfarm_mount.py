@@ -75,14 +75,14 @@ def serving(machine: Machine) -> list[str]:
 
 
 def connections(machine: Machine) -> int:
-    """How many connections with gfsds there are."""
+    """The number of connections with gfsds."""
     remote = {in_hex(ADDRESSES[name], GFSD_PORT) for name in GFSDS}
     rows = [line.split() for line in machine.read("/proc/net/tcp").splitlines()[1:]]
     return sum(row[2] in remote and row[3] == "01" for row in rows)
 
 
 def in_hex(address: str, port: int) -> str:
-    """As /proc/net/tcp has it."""
+    """The address in the form of /proc/net/tcp."""
     return "".join(f"{int(part):02X}" for part in reversed(address.split("."))) + f":{port:04X}"
 
 
@@ -164,7 +164,7 @@ class Mount:
 
     @property
     def options(self) -> list[str]:
-        """What /proc/mounts shows."""
+        """The options that /proc/mounts shows."""
         rows = [line.split() for line in self.machine.read("/proc/mounts").splitlines()]
         return next(row[3] for row in rows if row[1] == self.at).split(",")
 
@@ -195,5 +195,5 @@ def put_random(gfarm: Gfarm, name: str, size: int, host: str = "fs1", copies: in
 
 
 def as_json(machine: Machine, script: str, timeout: float = 120) -> object:
-    """What a Python script in the guest prints as JSON."""
+    """The value that a Python script in the guest prints as JSON."""
     return json.loads(machine.run(f"python3 -I -S - <<'END'\n{script}\nEND", timeout))

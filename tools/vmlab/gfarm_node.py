@@ -47,12 +47,12 @@ class Node(Mount):
         return found[1], found[2], time
 
     def peers(self) -> dict[str, str]:
-        """How each peer is, by its line without that."""
+        """The state of each peer, by its line without that."""
         rows = self.machine.read(f"{self.folder}/ibaddr").splitlines()[1:]
         return {address: rest.split()[0] for address, _, rest in (row.partition(" state=") for row in rows)}
 
     def pages(self) -> dict[str, int]:
-        """How many pages have come from each peer, by its line as above."""
+        """The number of pages that have come from each peer, by its line as above."""
         rows = self.machine.read(f"{self.folder}/ibaddr").splitlines()[1:]
         return {row.partition(" state=")[0]: int(row.rpartition("pages=")[2]) for row in rows}
 
@@ -61,12 +61,12 @@ class Node(Mount):
         return self.machine.write(f"{self.folder}/ibaddr", line + "\n")
 
     def ibstat(self) -> dict[str, int]:
-        """What it has counted."""
+        """Counts of the node."""
         rows = (line.split() for line in self.machine.read(f"{self.folder}/ibstat").splitlines())
         return {name: int(count) for name, count in rows}
 
     def dropped(self) -> dict[str, int]:
-        """What it has dropped, by reason, where there is any."""
+        """Counts of what it has dropped, by reason, where there is any."""
         counts = self.ibstat().items()
         return {name.removeprefix("dropped_"): count for name, count in counts if "dropped_" in name and count}
 
@@ -90,7 +90,7 @@ def bring_peer(machine: Machine, *scripts: str) -> str:
 
 
 def queue_pairs(machine: Machine) -> int:
-    """How many queue pairs the modules have."""
+    """The number of queue pairs of the modules."""
     return machine.run("rdma resource show qp").count("[rdma_rust]")
 
 

@@ -18,7 +18,8 @@ SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Job:
-    """What is measured: a job of peer/gfarm_speed.py, with a page cache that was dropped before (`cold`) or has all."""
+    """The job that is measured, one of peer/gfarm_speed.py, with a page cache that was dropped before (`cold`) or has
+    all."""
 
     name: str
     title: str
@@ -32,7 +33,7 @@ class Job:
 
     @property
     def unit(self) -> str:
-        """Of its rate."""
+        """The unit of its rate."""
         return "MB/s" if self.reads else "files/s"
 
 
@@ -52,7 +53,7 @@ def by_calls(what: str, call: int) -> Job:
 
 @dataclass(frozen=True)
 class Pair:
-    """Where the same files are seen: the kernel's mount, and that of gfarm2fs."""
+    """The two places of the same files: in the kernel's mount, and in that of gfarm2fs."""
 
     kernel: str
     fuse: str
@@ -73,7 +74,7 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast the kernel is."""
+        """The kernel's rate, in rates of gfarm2fs."""
         kernel, fuse = self.medians
         return kernel / fuse
 

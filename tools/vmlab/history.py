@@ -45,7 +45,7 @@ def program() -> Path:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run has done and found; the fields of tools/history/src/report.rs."""
+    """The result of a run; the fields of tools/history/src/report.rs."""
 
     code: int
     out: str
@@ -64,7 +64,7 @@ class Result:
 
     @property
     def complaint(self) -> str:
-        """What was wrong, in words."""
+        """The faults of the run, in words."""
         if self.code == 124:
             return f"it did not end in time, so a request hangs; {self.out.strip()[-500:]}"
         return "; ".join(self.figures.get("shown", [])) or self.out.strip()[-1000:]

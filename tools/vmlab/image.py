@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a guest boots from: the stock kernel, a small initial RAM disk, and a read-only root image.
+"""Makes what a guest boots from: the stock kernel, a small initial RAM disk, and a read-only root image.
 
 The root image has the files of some packages of a Debian root, the stock modules that tests load, and the agent
 (guest/pack makes it). It is a disk of the machine, read as far as it is used; a tmpfs over it takes what is written.
@@ -70,7 +70,7 @@ class StockModules:
         self._builtin = {canonical(Path(line).stem) for line in builtin}
 
     def closure(self, names: Iterable[str], optional: frozenset[str] = frozenset()) -> list[Path]:
-        """These modules and all that they need, each after what it needs."""
+        """The files of these modules and of all that they need, each after what it needs."""
         found: dict[str, Path] = {}
         for name in names:
             if canonical(name) in self._files or canonical(name) in self._builtin or name not in optional:
@@ -95,7 +95,7 @@ def depends(module: Path) -> list[str]:
 
 
 def tool_environment() -> dict[str, str]:
-    """For kmod's programs: an ordinary user's path lacks them."""
+    """The variables for kmod's programs: an ordinary user's path lacks them."""
     return {"PATH": "/usr/sbin:/sbin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 
@@ -121,7 +121,7 @@ def _plain(module: Path) -> str:
 
 
 def _stage(assets: Assets, stage: Path) -> None:
-    """What the image holds beside the packages: the stock modules and the guest's own programs."""
+    """Puts into a folder what the image holds beside the packages: the stock modules and the guest's own programs."""
     tree = assets.module_tree
     stock = StockModules(tree)
     place = stage / "usr/lib/modules" / assets.kernel_version

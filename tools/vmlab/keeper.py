@@ -245,7 +245,7 @@ class Keeper:
 
     @staticmethod
     def _measure_stacks(lab: Lab) -> list[str]:
-        """Where the stack tracer is on: how deep the stacks were in the test."""
+        """Measures how deep the stacks were in the test, where the stack tracer is on."""
         wrong = []
         for machine in (each for each in lab.machines if stack.is_watched(lab.spec) and each.alive):
             try:
@@ -316,7 +316,7 @@ class Keeper:
             return False
 
     def _evidence(self, lab: Lab) -> list[str]:
-        """What the machines have to say about a failure."""
+        """Lines of the machines about a failure."""
         lines = [f"logs: {lab.folder}"]
         for machine in lab.machines:
             try:

@@ -37,7 +37,7 @@ NAMES = ("client", "server", "server2", "server3")
 
 @dataclass(frozen=True)
 class Spec:
-    """What a lab is to be made of; labs of equal spec can stand in for each other.
+    """The parts that a lab is to be made of; labs of equal spec can stand in for each other.
 
     `disk_mib` gives each machine a disk /dev/vda that survives its power failures. `nvme` are namespaces of an NVMe
     disk of as many MiB, as the arguments of QEMU's nvme-ns: such machines boot every time.
@@ -314,7 +314,7 @@ class Lab:
 
 
 def run_base() -> Path:
-    """Where labs keep sockets and logs: short, because socket paths are limited."""
+    """The folder of sockets and logs of labs: short, because socket paths are limited."""
     base = os.environ.get("VMLAB_RUN") or f"{tempfile.gettempdir()}/vmlab-{os.getuid()}"
     Path(base).mkdir(parents=True, exist_ok=True)
     return Path(base)

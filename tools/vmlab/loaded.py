@@ -25,7 +25,7 @@ Parts = Mapping[str, str]
 
 
 class Modules:
-    """What is loaded in the machines of one lab, as far as the tests' words have loaded it."""
+    """The modules that are loaded in the machines of one lab, as far as the tests' words have loaded them."""
 
     def __init__(self) -> None:
         self.shared = False

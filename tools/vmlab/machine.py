@@ -69,7 +69,7 @@ class CommandFailed(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """How a guest command ended. `code` 124 means that it was killed at its timeout."""
+    """The end of a guest command. `code` 124 means that it was killed at its timeout."""
 
     code: int
     out: str
@@ -77,7 +77,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a machine is made of. Machines of equal hardware can stand in for each other."""
+    """The hardware of a machine. Machines of equal hardware can stand in for each other."""
 
     smp: int = 2
     memory_mib: int = MEMORY_MIB
@@ -99,7 +99,7 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Examination:
-    """How a machine is after a test. `rdma` is what `rdma -j resource show` says."""
+    """The state of a machine after a test. `rdma` is what `rdma -j resource show` says."""
 
     log: list[tuple[int, str]]
     rdma: list[dict[str, Any]]
@@ -304,8 +304,8 @@ class Machine:
         return "\n".join(f"#     {line}" for line in text.splitlines()[-lines:])
 
     def last_words(self, lines: int = 60) -> str:
-        """What the console of a machine that is gone says of its death, from the report's first line on: its end would
-        be the registers."""
+        """The words of a machine that is gone about its death, from the report's first line on, by its console: the end
+        of that would be the registers."""
         told = self.console_tail(LAST_WORDS_LINES).splitlines()
         first = next((number for number, line in enumerate(told) if DEATH.search(line)), None)
         return self.console_tail() if first is None else "\n".join(told[first:first + lines])
@@ -400,8 +400,8 @@ class Machine:
         return int(self.channel.ask("mark").wait(scaled(60))["sequence"])
 
     def examine(self, after: int = -1, folders: tuple[str, ...] = ()) -> Examination:
-        """In one round trip what is asked after every test: the kernel log after a sequence number, the RDMA objects,
-        the loaded modules, and what is in these folders (of sysfs; one that is not there is left out)."""
+        """Asks in one round trip what is asked after every test: the kernel log after a sequence number, the RDMA
+        objects, the loaded modules, and what is in these folders (of sysfs; one that is not there is left out)."""
         answer = self.channel.ask("examine", after=after, folders=folders).wait(scaled(60))
         return Examination([(sequence, text) for sequence, _level, text in answer["lines"]], json.loads(answer["rdma"]),
                            answer["modules"], answer["folders"])

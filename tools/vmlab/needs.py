@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a test declares at its head."""
+"""Declarations at the head of a test: what it needs."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def _pair() -> Spec:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a test needs of its lab, and what it does to it."""
+    """The needs of a test of its lab, and what it does to it."""
 
     spec: Spec = field(default_factory=_pair)
     tier: str = tier.CORE       # the shortest run that it is part of (tier.py)
@@ -69,7 +69,7 @@ def needs(machines: int = 2, wires: int = 2, **rest: Any) -> Callable[[Test], Te
 
 
 def of(test: object) -> Needs:
-    """What a test has declared."""
+    """The needs that a test has declared."""
     if isinstance(test, FunctionType) and not hasattr(test, ATTRIBUTE):
         needs()(test)
     declared: Needs = getattr(test, ATTRIBUTE, Needs())

@@ -63,7 +63,7 @@ def counts(state: Examination) -> Resources:
 
 
 def remains(state: Examination, idle: Resources) -> list[str]:
-    """What a test has left in a machine whose modules stay loaded, in words."""
+    """Things that a test has left in a machine whose modules stay loaded, in words."""
     files = [f"{place}/{name}" for place, names in state.folders.items() for name in names if name != "ctl"]
     now = counts(state)
     return [f"left behind, {file}" for file in files] + [
@@ -78,7 +78,7 @@ def _has_grown(was: Mapping[str, int], now: Mapping[str, int] | None) -> bool:
 
 
 def unreferenced(machine: Machine) -> list[str]:
-    """What kmemleak has found, an object a line with where it was allocated."""
+    """Objects that kmemleak has found, one a line with where it was allocated."""
     objects = machine.run(_SCAN, 120).split("unreferenced object")[1:]
     return ["unreferenced object" + " | ".join(line.strip() for line in text.splitlines()) for text in objects]
 
@@ -149,7 +149,7 @@ class Baseline:
         return not (self.has_kmemleak or self.under_test & set(state.modules)) and counts(state) == self.at_boot
 
     def leaks(self) -> list[str]:
-        """What is there that was not there after boot, in words."""
+        """Resources that are there and were not after boot, in words."""
         deadline = time.monotonic() + scaled(SETTLE_SECONDS)
         while (now := resources(self.machine)) != self.at_boot and time.monotonic() < deadline:
             time.sleep(0.25)
@@ -159,7 +159,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Findings:
-    """What is wrong in a machine after a test, in words; `at_rest`: all modules are loaded that are to stay loaded, or
+    """The faults in a machine after a test, in words; `at_rest`: all modules are loaded that are to stay loaded, or
     none is; `newest`: the sequence number of the newest line of the log that was judged."""
 
     wrong: list[str]

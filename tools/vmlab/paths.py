@@ -86,7 +86,7 @@ def uptime(machine: Machine) -> float:
 
 
 def guest_seconds(machine: Machine, reached: Callable[[], bool], limit: float, what: str) -> float:
-    """How long it takes until `reached`, by the clock of `machine`; asks often."""
+    """The seconds until `reached`, by the clock of `machine`; asks often."""
     began = uptime(machine)
     until(reached, limit, what, pause=0.05)
     return uptime(machine) - began
@@ -148,7 +148,8 @@ USUAL_SECONDS = 8
 
 
 def back_seconds(lab: Lab, reached: Callable[[], bool], limit: float, what: str) -> float:
-    """As `guest_seconds` on the client, for what comes back after a link was down; not held up by a dead rxe device."""
+    """The seconds of `guest_seconds` on the client, for what comes back after a link was down; not held up by a dead
+    rxe device."""
     began = uptime(lab.client)
     try:
         return guest_seconds(lab.client, reached, min(limit, USUAL_SECONDS), what)

@@ -17,7 +17,8 @@ USED = (0, 1, 2, 5, 6, 7)   # user, nice, system, irq, softirq, steal: the colum
 
 
 class Pace:
-    """By how many times this host is slower than the one whose times are in the tests: 1 as long as nothing tells."""
+    """The pace of this host: by how many times it is slower than the one whose times are in the tests; 1 as long as
+    nothing tells."""
 
     now = 1.0
 
@@ -28,8 +29,8 @@ class Pace:
 
 
 def factor() -> float:
-    """How much longer than usual things may take now: the load of each processor, on a slow host its pace if that is
-    more, or `VMLAB_PATIENCE`."""
+    """The factor by which things may take longer than usual now: the load of each processor, on a slow host its pace if
+    that is more, or `VMLAB_PATIENCE`."""
     given = os.environ.get("VMLAB_PATIENCE")
     if given:
         return float(given)
@@ -47,7 +48,7 @@ def scaled(seconds: float) -> float:
 
 
 class HostLoad:
-    """What the host's processors do, from the creation of this on."""
+    """The work of the host's processors, from the creation of this on."""
 
     def __init__(self) -> None:
         self._began, self._used = time.monotonic(), self._used_seconds()

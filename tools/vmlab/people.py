@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What people do with mapped disks. Each goes on until it is ended, and then says whether all was right.
+"""The doings of people with mapped disks. Each goes on until it is ended, and then says whether all was right.
 
     person = people.Journal(lab, disk, "ext4")      # begins
     ...                                             # cut, freeze, suspend
@@ -159,7 +159,7 @@ class Mapped:
         self._history = History(self.machine, f"/dev/mapper/{name}", timeout, size=SIZE, writers=1)
 
     def status(self) -> str:
-        """What the target says of itself."""
+        """The words of the target about itself."""
         return self.machine.run(f"dmsetup status {self.name}")
 
     @property
@@ -202,7 +202,7 @@ class Multipath(Mapped):
         return disk.attribute("state") == "open"
 
     def reinstate(self) -> None:
-        """What multipathd does when a path is back."""
+        """Puts paths back into use as multipathd does when they are back."""
         for disk in self.disks:
             until(partial(self._is_back, disk), 60, f"{disk.name} is back")
             self.machine.run(f"dmsetup message {self.name} 0 'reinstate_path {disk.path}'", MADE_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Where the time of a test goes: the words of the tests name what they do, the runner collects it.
+"""Phases of a test, by which its time is told: the words of the tests name what they do, the runner collects it.
 
 Phases nest; the time of an inner one is not counted in the outer one. What other threads do meanwhile is not counted.
 """
@@ -30,7 +30,7 @@ class Clock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """What happens inside belongs to this phase."""
+        """Counts the time inside for this phase."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -43,7 +43,7 @@ class Clock:
             self._open.pop()
 
     def take(self) -> dict[str, float]:
-        """What was collected since the last call."""
+        """The times that were collected since the last call."""
         self._switch()
         seconds, self._seconds = self._seconds, {}
         return {name: round(value, 3) for name, value in seconds.items()}

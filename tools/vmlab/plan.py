@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is to be run, and in which order: tests that can share a lab and its modules are one group.
+"""Plans what is to be run, and in which order: tests that can share a lab and its modules are one group.
 
 A group is the tests of one file that want the same lab. Those that share loaded modules come first; then the modules
 are unloaded, which is a test of its own; then come those that load modules for themselves, and at last those that leave
@@ -75,7 +75,7 @@ class Group:
         return f"{name}#{self.turn}" if self.turn else name
 
     def tier(self, name: str) -> str:
-        """Of one of its tests; the unload counts for those of `core` if there are any."""
+        """The tier of one of its tests; the unload counts for those of `core` if there are any."""
         tiers = {test.name: test.tier for test in self.tests}
         return tiers.get(name, tier.CORE if tier.CORE in tiers.values() else tier.ALL)
 
@@ -93,7 +93,7 @@ class Group:
                 sorted(own, key=lambda test: (test.late, test.preempt)))
 
     def orders(self) -> list[dict[str, object]]:
-        """What a worker is told to do; each of them is answered when it is done."""
+        """Orders for a worker; it answers each of them when it is done."""
         shared, own = self.parts()
         told: list[dict[str, object]] = [{"do": "tests", "names": [test.name]} for test in shared]
         if self.unload:
@@ -122,7 +122,7 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 def select(tests: Sequence[Planned], only: Sequence[str], without: Sequence[str],
            tiers: Sequence[str] = tuple(tier.RUNS[tier.LONG])) -> list[Planned]:
-    """Those of the tiers that are asked for and not left out; all of them if there are no patterns."""
+    """The tests of the tiers that are asked for and not left out; all of them if there are no patterns."""
     return [test for test in tests
             if test.tier in tiers and (not only or matches(test.name, only)) and not matches(test.name, without)]
 

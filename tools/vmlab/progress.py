@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""For people who wait: what runs, how far the run is, and how long it may take."""
+"""Progress for people who wait: what runs, how far the run is, and how long it may take."""
 from __future__ import annotations
 
 import time
@@ -18,7 +18,7 @@ def minutes(seconds: float) -> str:
 
 
 class Progress:
-    """Of one run: the tests that are left, with the seconds that each took when it last ran (`before`)."""
+    """The progress of one run: the tests that are left, with the seconds that each took when it last ran (`before`)."""
 
     def __init__(self, groups: Sequence[Group], before: Mapping[str, float], labs: int) -> None:
         self._labs = max(1, labs)

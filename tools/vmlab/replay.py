@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What drivers record of their state machines (their parameter trace), replayed on the host (tools/replay).
+"""Records of drivers about their state machines (their parameter trace), replayed on the host (tools/replay).
 
 The modules are loaded with the parameter set; the records are lines of the kernel log, which tests do not see and the
 oracle judges after each test: the machine has to decide as is recorded, and the driver has to do that.

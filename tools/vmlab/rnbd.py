@@ -35,7 +35,7 @@ class MapRefused(Exception):
 
 @dataclass
 class FioResult:
-    """What a run of fio says about itself."""
+    """The words of a run of fio about itself."""
 
     code: int
     out: str
@@ -55,7 +55,7 @@ class FioResult:
 
     @property
     def complaint(self) -> str:
-        """What fio printed beside its figures, the end of it."""
+        """The words of fio beside its figures, the end of them."""
         words = self.out[:self.out.index("{\n")] + self.out[self.out.rindex("}") + 1:] if self.figures else self.out
         return words.strip()[-1000:]
 
@@ -143,7 +143,7 @@ class Disk:
             until(lambda: not self.present, 20, f"{self.name} is gone", pause=0.02)
 
     def unmap_if_there(self) -> None:
-        """For clean-up: the test may have unmapped it already."""
+        """Unmaps it for clean-up; the test may have done so already."""
         if self.machine.alive and self.present:
             self.unmap("force")
 
@@ -295,7 +295,7 @@ def session_file(name: str, session: str = "s1") -> str:
 
 
 def fail_fast(lab: Lab, seconds: int | str, session: str = "s1") -> None:
-    """How long IO waits for a path. The C driver has no such file, and never waits."""
+    """Sets how long IO waits for a path. The C driver has no such file, and never waits."""
     file = session_file("fast_io_fail_tmo", session)
     if lab.client.exists(file):
         eq(lab.client.write(file, str(seconds)), "", "setting fast_io_fail_tmo")

@@ -104,7 +104,7 @@ class Runner:
         return worker
 
     def collect(self) -> tuple[list[plan.Planned], dict[str, str]]:
-        """What the first worker finds: the tests, and what of them cannot be run."""
+        """Takes what the first worker finds: the tests, and what of them cannot be run."""
         self.start()
         _number, line = self.heard.get()
         if "plan" not in line:
@@ -188,7 +188,7 @@ class Runner:
         return next(iter(self.workers.values()), None) or self.start()
 
     def _all(self) -> list[Worker]:
-        """As many workers as are wanted."""
+        """Starts as many workers as are wanted, and returns all."""
         while len(self.workers) < self._wanted:
             worker = self.start()
             worker.light = len(self.workers) > self._heavy
@@ -325,7 +325,7 @@ def _listed(tests: list[plan.Planned]) -> str:
 
 
 def _rates(results: dict[str, list[bool]], repeat: int) -> str:
-    """With --repeat: how often each test passed."""
+    """Lines that say how often each test passed, with --repeat."""
     return "\n".join(f"{sum(passed):4d}/{repeat} {name}" for name, passed in results.items())
 
 

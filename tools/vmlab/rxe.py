@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What rxe does by itself, and no driver above it can mend (Documentation/failover.md, "With rxe")."""
+"""Faults of rxe by itself, which no driver above it can mend (Documentation/failover.md, "With rxe")."""
 from __future__ import annotations
 
 from vmlab.machine import Machine
@@ -16,5 +16,5 @@ def dead(resources: str) -> list[str]:
 
 
 def dead_devices(machine: Machine) -> list[str]:
-    """Those of a machine: over them no connection is made until they are made anew."""
+    """The dead devices of a machine: over them no connection is made until they are made anew."""
     return dead(machine.run("rdma resource show qp"))

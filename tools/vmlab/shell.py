@@ -54,7 +54,7 @@ def _execute(machine: Machine, command: str) -> None:
 
 
 def _lab_command(lab: Lab, words: list[str]) -> None:
-    """What is done to the machines rather than in them."""
+    """Does what is done to the machines rather than in them."""
     machines = {machine.name: machine for machine in lab.machines}
     match words:
         case ["cut" | "mend" as deed, *rest]:

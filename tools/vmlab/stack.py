@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How much of the kernel's stack a test has used: the kernel's own stack tracer, on from the boot.
+"""Measures how much of the kernel's stack a test has used: the kernel's own stack tracer, on from the boot.
 
     python3 tools/vmlab run --append stacktrace 'gfarm_cache_readers.*'
 
@@ -45,7 +45,7 @@ class Depth:
 
     @property
     def wrong(self) -> str:
-        """What is wrong with it, in words, or nothing."""
+        """The complaint about it, in words, or nothing."""
         if self.bytes <= BYTES_MAX:
             return ""
         return "\n".join([f"{self.bytes} bytes of stack are in use, of {STACK_BYTES}", *self.frames])

@@ -39,7 +39,7 @@ def digest(*parts: str | bytes) -> str:
 
 
 def stamp(path: Path) -> str:
-    """What tells one making of a file from another."""
+    """The mark that tells one making of a file from another."""
     info = path.stat()
     return f"{path.name} {info.st_size} {info.st_mtime_ns}"
 

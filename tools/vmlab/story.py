@@ -47,7 +47,7 @@ class Story:
         print(f"{INDENT}{self._dim}{prompt}#{self._plain} {command}", flush=True)
 
     def answer(self, out: str) -> None:
-        """What a command answered."""
+        """Tells the answer of a command."""
         for line in out.strip().splitlines():
             print(f"{INDENT}  {line}")
         sys.stdout.flush()
@@ -60,7 +60,7 @@ class Story:
         return out
 
     def begin(self, machine: Machine) -> None:
-        """What the kernel of a machine has said before is not of this story: others may have had it."""
+        """Leaves out what the kernel of a machine has said before: it is not of this story, others may have had it."""
         self._marks[machine.name] = machine.log_mark()
 
     def part(self, baselines: list[oracle.Baseline]) -> None:
@@ -77,7 +77,7 @@ class Story:
 
 
 def up_seconds(machine: Machine) -> float:
-    """How long a machine has been up, by its own clock."""
+    """The time that a machine has been up, by its own clock."""
     return float(re.split(r"\s", machine.read("/proc/uptime"))[0])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""For people: the lines of a failure that tell most, and the command that repeats it."""
+"""Summaries for people: the lines of a failure that tell most, and the command that repeats it."""
 from __future__ import annotations
 
 import argparse
@@ -31,7 +31,7 @@ def _rank(number: int, line: str, count: int) -> tuple[int, int]:
 
 
 def lines(text: str) -> list[str]:
-    """At most ten lines, in their order."""
+    """The lines that tell most, ten at most, in their order."""
     told = [COLUMN.sub("", line).rstrip()[:WIDTH_MAX] for line in text.splitlines()]
     told = list(dict.fromkeys(line for line in told if line))
     best = sorted(range(len(told)), key=lambda number: _rank(number, told[number], len(told)))
@@ -54,7 +54,7 @@ def command(name: str, options: argparse.Namespace, said: str = "") -> str:
 
 
 def block(failures: list[tuple[str, str, str]]) -> list[str]:
-    """Of each failure (its name, its report and its command) the lines that stand at the end of a run."""
+    """Lines for the end of a run, of each failure (its name, its report and its command)."""
     told = [WHAT_FAILED] if failures else []
     for name, why, repeat in failures:
         told += [f"  {name}", *(f"      {line}" for line in lines(why)), *([f"    repeat: {repeat}"] if repeat else [])]

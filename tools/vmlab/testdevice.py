@@ -17,7 +17,7 @@ def plug_in(vm: Lab, parameters: str = "") -> None:
 
 
 def queue_pairs(vm: Lab) -> dict[str, list[dict[str, int]]]:
-    """What the queue pairs of each side have done. A connection's queue pair is made at the client first."""
+    """Counts of the queue pairs of each side. A connection's queue pair is made at the client first."""
     names, *rows = (line.split() for line in vm.server.read(f"{CONTROL}/counts").splitlines())
     sides: dict[str, list[dict[str, int]]] = {"client": [], "server": []}
     for row in rows:

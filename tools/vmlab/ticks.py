@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How fast a guest's clock runs.
+"""Checks how fast a guest's clock runs.
 
 An emulated guest reads the host's time stamp counter as its own. A kernel that measures the rate of that counter while
 it boots measures wrongly if the host is busy at that moment: one found a twentieth of it, so all its timeouts came
@@ -20,14 +20,14 @@ READING_SECONDS = 0.05      # /proc/uptime has hundredths of a second
 
 
 class Host:
-    """What the host says of its counter."""
+    """The words of the host about its counter."""
 
     is_believed = True      # until a guest that was told has a clock that is wrong: then guests measure for themselves
 
     @classmethod
     def mhz(cls, cpuinfo: str | None = None) -> int | None:
-        """How fast its processors count, in MHz; None if it does not say, or is not believed. The kernel of a PC
-        derives twice this number, as bogomips, from the rate of the counter."""
+        """The rate at which its processors count, in MHz; None if it does not say, or is not believed. The kernel of a
+        PC derives twice this number, as bogomips, from the rate of the counter."""
         text = CPUINFO.read_text(encoding="utf-8") if cpuinfo is None else cpuinfo
         found = re.search(r"^bogomips\s*:\s*([\d.]+)", text, re.MULTILINE)
         return round(float(found[1]) / 2) if found and cls.is_believed else None
@@ -49,7 +49,7 @@ class Reading:
         return cls(before, guest, time.monotonic())
 
     def wrong_by(self, later: Reading) -> float | None:
-        """How many seconds the guest's clock counts in one of the host's from this reading to a later one, if that is
+        """The seconds that the guest's clock counts in one of the host's from this reading to a later one, if that is
         certainly not one; None if it may be."""
         passed = later.guest - self.guest
         least, most = later.before - self.after, later.after - self.before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a machine's block layer is asked to do: the events `block_rq_issue` of one of its disks."""
+"""Requests to a machine's block layer: the events `block_rq_issue` of one of its disks."""
 from __future__ import annotations
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What two machines say to each other on a wire, as RTRS and RNBD: captured by QEMU, decoded, one message a line.
+"""Messages of two machines on a wire, as RTRS and RNBD: captured by QEMU, decoded, one message a line.
 
 A line holds all bytes that a peer can see, but for what is different in each session: keys, addresses, queue pair and
 sequence numbers, uuids, the number of the chunk; and data of IO, of which it holds the length.
@@ -75,7 +75,7 @@ def _management(kind: str, data: bytes) -> str:
 
 
 def _request(data: bytes) -> str:
-    """What a client writes into a chunk: data, then the user's message, then that of RTRS."""
+    """The parts of what a client writes into a chunk: data, then the user's message, then that of RTRS."""
     for count in range(1, 129):
         at = len(data) - 8 - 16 * count
         if at < 0:

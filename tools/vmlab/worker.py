@@ -92,7 +92,7 @@ def vm(lab: Lab) -> Lab:
 
 
 class Result:
-    """What comes of a test: collected over its set-up, its body and what follows."""
+    """The results of a test: collected over its set-up, its body and what follows."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper, self._cpu = keeper, keeper.cpu_seconds
@@ -114,8 +114,8 @@ class Result:
 
     @property
     def again(self) -> str:
-        """Why the test may run once more; "" if its failure is final, as it is whenever the lab has found something
-        that does not come of the emulation that broke."""
+        """The reason why the test may run once more; "" if its failure is final, as it is whenever the lab has found
+        something that does not come of the emulation that broke."""
         is_excused = are_consequences(self.found) if self.excuse == EMULATION else not self.found
         return self.excuse if self.wrong and is_excused else ""
 
@@ -125,7 +125,7 @@ class Result:
         return self._load.share(self._keeper.cpu_seconds - self._cpu)
 
     def line(self, name: str, verdict: str = "") -> dict[str, Any]:
-        """For the runner."""
+        """The line for the runner."""
         verdict = verdict or (NOT_OK if self.wrong else SKIP if self.skipped else OK)
         return {"name": name, "verdict": verdict, "why": "\n".join([*self.wrong, *self.evidence]) or self.skipped,
                 "said": self.said, "again": self.first, "logs": self.logs,
