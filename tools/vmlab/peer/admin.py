@@ -38,7 +38,7 @@ def _resume() -> None:
 
 @contextmanager
 def _suspended() -> Iterator[None]:
-    """As long as it lasts, requests to `late` wait."""
+    """Makes requests to `late` wait as long as it lasts."""
     _suspend()
     try:
         yield

@@ -232,7 +232,7 @@ class Client:
         self.read(chunk, size, user, m.read_head(len(user), [(end.buffer + REPLY, end.key, size - tail)], flags))
 
     def reply(self, size: int) -> bytes:
-        """What the last READ brought."""
+        """The data that the last READ brought."""
         return self.ends[1].get(REPLY, size)
 
     # -- block device ----------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ DONE, PAYLOAD, RANGE, BAD_CHUNK, PLACE, IO = range(6)
 
 
 def hello(magic: bytes = b"C32U", version: int = 1) -> bytes:
-    """What an initiator sends with its connection."""
+    """The data that an initiator sends with its connection."""
     return magic + struct.pack("<H", version)
 
 
 def welcome(depth: int = 4, chunks: int = 4096, magic: bytes = b"C32U", version: int = 1) -> bytes:
-    """What a target answers."""
+    """The data that a target answers."""
     return magic + struct.pack("<HHQ", version, depth, chunks)
 
 

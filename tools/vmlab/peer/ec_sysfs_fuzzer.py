@@ -31,10 +31,10 @@ FAILS = ("0", "1", "2", "none", "none")
 
 
 class Chance(sysfs_fuzzer.Chance):
-    """What a writer writes next."""
+    """The choice of what a writer writes next."""
 
     def right_words(self) -> list[str]:
-        """What a line for assemble has to have. The members are spare ones, most of the time."""
+        """Words that a line for assemble has to have. The members are spare ones, most of the time."""
         count = self.choice((2, 3, 3))
         of = self.job["members"] if self.random() < 0.1 else self.job["spare"]
         mode = self.choice(("create", "create force=1", "assemble", "assemble"))
@@ -51,7 +51,7 @@ class Chance(sysfs_fuzzer.Chance):
         return self.choice((" ", "  ")).join(words)
 
     def right(self, file: str) -> str:
-        """What the file takes."""
+        """A word that the file takes."""
         name = os.path.basename(file)
         if name == "assemble":
             return self.line()
@@ -89,7 +89,7 @@ class Fuzzer(sysfs_fuzzer.Fuzzer):
             self.write(os.path.realpath(file), b"1")
 
     def brings_back(self, name: str) -> bool:
-        """What an array needs to be whole again."""
+        """Tells whether a file can make an array whole again."""
         return re.search(r"/ec[1-9]/ec/replace$", name) is not None
 
 

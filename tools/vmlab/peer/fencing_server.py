@@ -100,7 +100,7 @@ class FencingServer(Server):
         self.asked_key = key if flags & m.NEED_INVAL else 0
 
     def respond(self, end: Endpoint, chunk: int, errno: int = 0, kind: int = m.IMM_RESPONSE) -> None:
-        """With the invalidation that the client has asked for."""
+        """Responds, with the invalidation that the client has asked for."""
         key, self.asked_key = self.asked_key, 0
         if key and self.invalidates:
             end.post("sendinv", SEND, 0, key=key)

@@ -36,7 +36,7 @@ LAST_STEPS = 25
 
 
 class Wrong(Exception):
-    """Something is not what the model says."""
+    """A thing is not as the model says."""
 
 
 def compare(what: str, found: bytes, wanted: bytes, at: int = 0) -> None:
@@ -52,7 +52,7 @@ def compare(what: str, found: bytes, wanted: bytes, at: int = 0) -> None:
 
 
 class Worker:
-    """What both kinds have: a folder, random numbers, counts, and the steps before a fault."""
+    """The parts that both kinds have: a folder, random numbers, counts, and the steps before a fault."""
 
     def __init__(self, folder: str, chance: random.Random, align: int) -> None:
         self.folder, self.chance, self.align = folder, chance, align
@@ -73,7 +73,7 @@ class Worker:
             self.counts[f"{deed.__name__} refused"] += 1
 
     def deeds(self) -> dict[Callable[[], None], int]:
-        """What there is to do, and how often of all."""
+        """The steps that there are, and how often of all each is done."""
         raise NotImplementedError
 
     def check(self) -> None:
@@ -81,7 +81,7 @@ class Worker:
         raise NotImplementedError
 
     def note(self, *words: object) -> None:
-        """For the report of a fault."""
+        """Keeps a step for the report of a fault."""
         self.steps.append(" ".join(map(str, words)))
 
     def bytes(self, count: int) -> bytes:
@@ -95,7 +95,7 @@ class Worker:
 
 
 class OneFile(Worker):
-    """As fsx: one file, and every way to change its bytes and its size."""
+    """One file, and every way to change its bytes and its size, as fsx has them."""
 
     def __init__(self, folder: str, chance: random.Random, align: int) -> None:
         super().__init__(folder, chance, align)
@@ -256,7 +256,7 @@ class Node:
 
 
 class Tree(Worker):
-    """As fsstress: files and folders come, change their names and go."""
+    """Files and folders that come, change their names and go, as those of fsstress do."""
 
     def __init__(self, folder: str, chance: random.Random, align: int) -> None:
         super().__init__(folder, chance, align)
@@ -426,7 +426,7 @@ def compare_names(path: str, folder: str, nodes: dict[str, Node]) -> None:
 
 
 def check_tree(top: str, nodes: dict[str, Node]) -> None:
-    """Everything below a folder is as the model says."""
+    """Checks that everything below a folder is as the model says."""
     compare_names(top, "", nodes)
     for name, node in nodes.items():
         path = f"{top}/{name}"
@@ -486,7 +486,7 @@ def run(folder: str, kept: str, seed: str, align: str, over: str) -> None:
 
 
 def check(folder: str, kept: str) -> None:
-    """What the workers have left is there."""
+    """Checks that what the workers have left is there."""
     for number in range(ONE + TREE):
         with open(f"{kept}/{number}", "rb") as file:
             check_tree(f"{folder}/{number}", pickle.load(file))

@@ -34,7 +34,7 @@ def fragments(asked: Request, content: bytes) -> list[Part]:
 
 
 class Holder(Liar):
-    """What it does as a holder of all files of a folder."""
+    """Answers as a holder of all files of a folder."""
 
     def __init__(self, folder: str, key: str, copies: Path) -> None:
         named = [(file, *map(int, file.name.split("-"))) for file in sorted(copies.iterdir())]

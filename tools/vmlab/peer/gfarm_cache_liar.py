@@ -108,7 +108,7 @@ class Liar:
         return self._sequence
 
     def record(self) -> Record:
-        """What it tells of itself: each time something newer, so that it contradicts who takes it for dead."""
+        """The record of itself: each time something newer, so that it contradicts who takes it for dead."""
         self._incarnation += 1
         return Record(self.me, self.public.gid, self.public.qpn, QKEY, self.boot, incarnation=self._incarnation)
 
@@ -121,7 +121,7 @@ class Liar:
         return wire.seal(self.head(kind), body, self.key)
 
     def datagrams(self) -> int:
-        """How many the node has received."""
+        """The number of datagrams that the node has received."""
         return int((self.folder / "ibstat").read_text().partition("\ndatagrams ")[2].partition("\n")[0])
 
     def send(self, data: bytes) -> None:
@@ -175,12 +175,12 @@ class Liar:
         return "\n".join(line for line in lines if " state=alive " in line)
 
     def counts(self) -> Counts:
-        """What the node has counted of messages, but for those that go on meanwhile."""
+        """Counts of messages by the node, but for those that go on meanwhile."""
         rows = (line.split() for line in (self.folder / "ibstat").read_text().splitlines())
         return {name: int(count) for name, count in rows if name.startswith(("dropped_", "said_", "told_", "requests"))}
 
     def changes(self, before: Counts) -> Counts:
-        """What was counted since."""
+        """Counts since `before`."""
         return {name: count - before[name] for name, count in self.counts().items() if count != before[name]}
 
     def ask(self, request: Request) -> wire.Reply | None:
@@ -224,13 +224,13 @@ class Liar:
         return b"".join(parts[number] for number in sorted(parts))
 
     def right(self, pages: int) -> bytes:
-        """What these pages have."""
+        """The right content of these pages."""
         whole = [self.content[n * PAGE:(n + 1) * PAGE].ljust(PAGE, b"\0") for n in range(256) if pages >> n & 1]
         return b"".join(whole)
 
 
 def settle(liar: Liar, before: Counts, wanted: Counts) -> Counts:
-    """What was counted, as soon as it is what is wanted, or after some seconds."""
+    """Counts since `before`, as soon as they are what is wanted, or after some seconds."""
     until = time.monotonic() + ANSWER_MS / 1000
     while (found := counted(liar, before, wanted)) != wanted and time.monotonic() < until:
         liar.poll(10)
@@ -238,7 +238,7 @@ def settle(liar: Liar, before: Counts, wanted: Counts) -> Counts:
 
 
 def counted(liar: Liar, before: Counts, wanted: Counts) -> Counts:
-    """What was counted since; but for answers to questions that the node has asked again by then."""
+    """Counts since `before`; but for answers to questions that the node has asked again by then."""
     found, name = liar.changes(before), "dropped_unasked"
     if found.get(name, 0) > wanted.get(name, 0):
         del found[name]

@@ -30,7 +30,7 @@ CHUNK_PAGES = 256
 
 @dataclass(frozen=True)
 class Case:
-    """What is done to a read: which fragments are sent for its first request, in this order, and which never."""
+    """The fate of a read: which fragments are sent for its first request, in this order, and which never."""
 
     what: str
     plan: list[int] | None = None
@@ -105,7 +105,7 @@ class Lossy(Liar):
             self.send(self.sealed(wire.HAVE, wire.notice(self.request, chunk, pages)))
 
     def from_server(self) -> int:
-        """How many bytes the node has had from file servers."""
+        """The number of bytes that the node has had from file servers."""
         return int((self.folder / "stats").read_text().partition("\ngfsd_bytes ")[2].partition("\n")[0])
 
 

@@ -39,7 +39,7 @@ def crc32c(data: bytes) -> int:
 
 
 def sums(content: bytes, chunk: int, pages: int) -> bytes:
-    """What stands behind the fields of a reply with pages of a chunk: the sum of what each has of the file."""
+    """Sums behind the fields of a reply with pages of a chunk: of what each has of the file."""
     numbers = [chunk * 256 + n for n in range(256) if pages >> n & 1]
     return b"".join(struct.pack("<I", crc32c(content[n * PAGE:(n + 1) * PAGE])) for n in numbers)
 
@@ -80,7 +80,7 @@ def siphash(key: bytes, data: bytes) -> int:
 
 @dataclass(frozen=True)
 class Head:
-    """What stands before each body."""
+    """The head before each body."""
 
     kind: int
     source: int
@@ -147,7 +147,7 @@ def request(body: bytes) -> Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a node answers."""
+    """The answer of a node."""
 
     cookie: int
     size: int
@@ -183,7 +183,7 @@ def redirect(asked: Request, record: Record) -> bytes:
 
 @dataclass(frozen=True)
 class Record:
-    """What a node tells of one."""
+    """The record of a node, as nodes tell it each other."""
 
     node: int
     gid: bytes

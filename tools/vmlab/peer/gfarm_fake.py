@@ -135,12 +135,12 @@ class World:
 
     @property
     def processes(self) -> int:
-        """How many gfmd was asked for: one by each connection."""
+        """The number of processes that gfmd was asked for: one by each connection."""
         return self._processes
 
     @property
     def descriptors(self) -> int:
-        """How many are open at gfmd."""
+        """The number of descriptors that are open at gfmd."""
         return len(self._files)
 
     def _login(self, stream: Stream, who: str) -> None:

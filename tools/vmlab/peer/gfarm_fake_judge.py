@@ -37,7 +37,7 @@ class Log:
         self.lines(time.clock_gettime(time.CLOCK_BOOTTIME) - WINDOW_SECONDS)
 
     def lines(self, after: float = 0.0) -> list[str]:
-        """What the module has said since the last call, and after a time."""
+        """Lines of the module since the last call, and after a time."""
         found = []
         while True:
             try:
@@ -61,7 +61,7 @@ class Log:
 
 
 class User:
-    """What a user does in the mount; each time with a name that was not used before."""
+    """A user in the mount, who takes a name each time that was not used before."""
 
     def __init__(self, world: fake.World) -> None:
         self._world = world
@@ -189,7 +189,7 @@ class Judge:
             time.sleep(0.1)
 
     def honest(self, name: str) -> None:
-        """Without lies everything works, or no lie needs to be told."""
+        """Checks that without lies everything works, or that no lie needs to be told."""
         wrong = self.works()
         self.report(name, wrong, 0, self.log.lines())
         if wrong:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the fake servers of Gfarm do wrong, and what must come of it at the mount.
+"""Lies of the fake servers of Gfarm, and what must come of each at the mount.
 
 A case is: a spot, the lie that is told there, what a user does meanwhile, the errors that may come out of it ("" for
 success with the right result), and what a line of the kernel's log must say.
@@ -44,7 +44,7 @@ class Case:
 
 
 def joined(fields: Fields) -> bytes:
-    """As they are sent."""
+    """The bytes of fields, as they are sent."""
     return b"".join(data for _name, data in fields)
 
 
@@ -75,12 +75,12 @@ def cut(count: int, more: int = 0) -> Lie:
 
 
 def behind(data: bytes) -> Lie:
-    """That follows the answer."""
+    """A lie that follows the answer."""
     return lambda fields: [joined(fields) + data]
 
 
 def instead(*turns: Turn) -> Lie:
-    """That comes instead of an answer."""
+    """A lie that comes instead of an answer."""
     return lambda _fields: list(turns)
 
 
@@ -145,7 +145,7 @@ def endless(count: int) -> list[tuple[bytes, wire.Node]]:
 
 
 def full() -> list[tuple[bytes, wire.Node]]:
-    """As many names as are asked for."""
+    """Names, as many as are asked for."""
     return [(b"%03d" % n, node(n)) for n in range(512)]
 
 
@@ -182,7 +182,7 @@ def no_hosts(fields: Fields) -> list[Turn]:
 
 
 def names() -> list[Case]:
-    """What gfmd tells of names."""
+    """Lies of gfmd about names."""
     def gfmd(what: str, lie: Lie, words: str = "", errors: tuple[str, ...] = EIO) -> Case:
         return Case(what, "gfmd.attributes", lie, "stat", errors, words and f"gfmd .*malformed answer: {words}")
 
@@ -243,7 +243,7 @@ def names() -> list[Case]:
 
 
 def opening() -> list[Case]:
-    """What gfmd tells of a file that is opened, and a gfsd before it is read."""
+    """Lies of gfmd about a file that is opened, and of a gfsd before it is read."""
     def opened(what: str, lie: Lie, words: str = "", errors: tuple[str, ...] = EIO) -> Case:
         return Case(what, "gfmd.open", lie, "read", errors, words)
 
@@ -274,7 +274,7 @@ def opening() -> list[Case]:
 
 
 def content() -> list[Case]:
-    """What gfsds tell of the bytes of a file: all of them, for ever."""
+    """Lies of gfsds about the bytes of a file: all of them, for ever."""
     def gfsd(what: str, spot: str, lie: Lie, words: str = "", does: str = "read") -> Case:
         # The part of a read that a worker finds alone is not asked for in bulk. On a slow host each may be, in turn.
         errors = ANY if does == "bulk" else EIO

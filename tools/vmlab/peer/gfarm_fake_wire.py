@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the fake servers of Gfarm say: answers as lists of named fields, a script of lies about them, and the files.
+"""Answers of the fake servers of Gfarm as lists of named fields, a script of lies about them, and the files.
 
 An answer is a list of fields, (name, bytes). A lie makes of it what is sent instead: bytes, pauses (seconds), CLOSE or
 SILENT. The script has at most one lie for each *spot*, which is a server and what it answers: "gfmd.attributes".
@@ -46,7 +46,7 @@ def text(data: bytes) -> bytes:
 
 
 def status(error: int = 0) -> Fields:
-    """What each answer begins with."""
+    """The field that each answer begins with."""
     return [("status", u32(error))]
 
 
@@ -71,7 +71,7 @@ class Script:
             return told
 
     def turns(self, spot: str, fields: Fields) -> Iterable[Turn]:
-        """What is sent for an answer."""
+        """The turns that are sent for an answer."""
         with self._lock:
             lie, times = self._lies.get(spot, (None, None))
             if lie is None:
@@ -96,7 +96,7 @@ class Node:
 
     @property
     def mode(self) -> int:
-        """With its type."""
+        """The mode, with its type."""
         return self.kind << 12 | (0o755 if self.kind == DIRECTORY else 0o644)
 
     def bytes_at(self, offset: int, length: int) -> bytes:
@@ -135,14 +135,14 @@ def find(name: str) -> Node | None:
 
 
 def entries_of(node: Node) -> list[Node]:
-    """What is in a directory."""
+    """The entries of a directory."""
     number = (node.inum & 0xFFFF) * ENTRIES
     found = [Node(".", node.inum, DIRECTORY), Node("..", ROOT.inum, DIRECTORY)]
     return found + [entry for n in range(ENTRIES) if (entry := find(f"f{0x100000 + number + n}"))]
 
 
 def attributes(node: Node) -> Fields:
-    """As FSTAT tells them."""
+    """The attributes, as FSTAT tells them."""
     times: Fields = []
     for which in ("atime", "mtime", "ctime"):
         times += [(which, u64(1_790_000_000)), (f"{which}_ns", u32(5))]
@@ -152,7 +152,7 @@ def attributes(node: Node) -> Fields:
 
 
 def live(node: Node) -> Fields:
-    """As a gfsd tells them."""
+    """The attributes, as a gfsd tells them."""
     return [*status(), ("size", u64(node.size)), ("atime", u64(1_790_000_000)), ("atime_ns", u32(5)),
             ("mtime", u64(1_790_000_000)), ("mtime_ns", u32(5))]
 

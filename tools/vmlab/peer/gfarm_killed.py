@@ -92,7 +92,7 @@ def drop_inodes() -> None:
 
 
 def seconds_of(deed: Callable[[], object]) -> float:
-    """How long a process takes for something, which is not waited for without end."""
+    """The seconds that a process takes for something, which is not waited for without end."""
     child, began = start(deed), time.monotonic()
     while time.monotonic() - began < ENDS_S and not has_ended(child):
         time.sleep(0.01)

@@ -60,7 +60,7 @@ class File:
 
     @property
     def name(self) -> str:
-        """In its folder."""
+        """The name in its folder."""
         return f"{self.kind}{self.number}"
 
     def size(self, version: int) -> int:
@@ -104,7 +104,7 @@ PROGRAM = _program()
 
 
 class Ledger:
-    """What was begun and completed, shared by all processes. Each number is written by one instruction."""
+    """Versions that were begun and completed, shared by all processes. Each number is written by one instruction."""
 
     def __init__(self, path: str) -> None:
         with open(path, "r+b") as file:
@@ -115,7 +115,7 @@ class Ledger:
         self._words[2 * file.number] = version
 
     def complete(self, file: File, version: int) -> None:
-        """Who opens the file from now on sees this version, or a later one."""
+        """Notes that a process that opens the file from now on sees this version, or a later one."""
         self._words[2 * file.number + 1] = version
 
     def begun(self, file: File) -> int:
@@ -196,7 +196,7 @@ def _memory() -> io.FileIO:
 
 
 def _collected(file: io.FileIO) -> bytes:
-    """What is in it, from its beginning."""
+    """The content, from its beginning."""
     file.seek(0)
     return file.read()
 
@@ -376,7 +376,7 @@ def wrong_cell(file: File, seen: bytes, first: int, last: int, is_mapped: bool) 
 
 
 def complaint(file: File, seen: bytes, first: int, last: int, is_mapped: bool) -> str:
-    """What is wrong with the bytes of an open file, "" if nothing is."""
+    """The fault of the bytes of an open file, "" if there is none."""
     versions = f"{len(seen)} bytes, versions {first} to {last} may be there"
     if first == last or file.kind in ANEW:
         if any(is_version(file, seen, version, is_mapped) for version in range(first, last + 1)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How fast files are read. Prints how much was done, in units of the job, and the seconds that it took.
+"""Measures how fast files are read. Prints how much was done, in units of the job, and the seconds that it took.
 
     gfarm_speed.py make FOLDER COUNT    makes small files (units: files)
     gfarm_speed.py fill FOLDER COUNT BYTES  makes files of so many bytes (units: files)
@@ -41,13 +41,13 @@ def fill(folder: str, count: str, size: str) -> int:
 
 
 def calls(folder: str, size: str) -> int:
-    """As stdio, Python and cp do."""
+    """Reads by calls, as stdio, Python and cp do."""
     buffer = bytearray(int(size))
     return sum(_read(f"{folder}/{name}", buffer) for name in sorted(os.listdir(folder)))
 
 
 def maps(folder: str) -> int:
-    """As a loader of programs does."""
+    """Reads by maps, as a loader of programs does."""
     found = 0
     for name in sorted(os.listdir(folder)):
         with open(f"{folder}/{name}", "rb", buffering=0) as file, \

@@ -96,7 +96,7 @@ def entries(folder: bytes, times: bool = True) -> Iterator[Entry]:
 
 
 class Summary:
-    """What is printed of a tree."""
+    """Sums of a tree, which are printed."""
 
     def __init__(self) -> None:
         self.count = self.total = 0

@@ -42,7 +42,7 @@ def _dmsetup(*words: str) -> None:
 
 
 def _timed(action: Callable[[], object]) -> tuple[float, int]:
-    """How long it took, and the errno with which the server refused the session (0: admitted)."""
+    """Seconds that it took, and the errno with which the server refused the session (0: admitted)."""
     began = time.monotonic()
     try:
         action()

@@ -46,7 +46,7 @@ def read(c: Client, device: int, sector: int, size: int, tuples_size: int, flip:
 
 
 def lies(c: Client, device: int, plain: int) -> list[tuple[str, int, int]]:
-    """What was tried, what was answered, what should have been."""
+    """Tries messages, most of them wrong, and returns what was tried, what was answered, what should have been."""
     data = random.Random(1).randbytes(2 * BLOCK)
     tuples = m.crc64_tuples(data, 64)
     io = m.protected_io

@@ -68,7 +68,7 @@ WRONG_WORDS = ("colour=red", "sessname=", "=", "device_path=../x", f"sessname={'
 
 
 class Chance(random.Random):
-    """What a writer writes next."""
+    """The choice of what a writer writes next."""
 
     def __init__(self, seed: str, job: dict[str, Any]) -> None:
         super().__init__(seed)
@@ -86,7 +86,7 @@ class Chance(random.Random):
         return f"{one}@{one}" if self.random() < 0.2 else one
 
     def right_words(self) -> list[str]:
-        """What a line for map_device has to have."""
+        """Words that a line for map_device has to have."""
         return [f"sessname={self.choice(self.job['sessions'])}", f"path={self.path()}",
                 f"device_path={self.choice(self.job['disks'][1:])}",
                 f"access_mode={self.choice(('rw', 'ro', 'migration'))}"]
@@ -109,14 +109,14 @@ class Chance(random.Random):
         return self.choice((" ", "  ", "\t", " \n")).join(words)
 
     def right(self, file: str) -> str:
-        """What the file takes."""
+        """A word that the file takes."""
         name = os.path.basename(file)
         if name == "map_device":
             return self.line()
         return self.path() if name == "add_path" else self.choice(WORDS.get(name, ("1",)))
 
     def noise(self) -> bytes:
-        """What no file takes; also a page, a byte more, a byte less."""
+        """Bytes that no file takes; also a page, a byte more, a byte less."""
         length = self.choice((0, 1, 2, 7, 64, 255, 256, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE))
         kind = self.randrange(4)
         if kind == 0:
@@ -128,7 +128,7 @@ class Chance(random.Random):
         return "".join(self.choices(string.printable, k=length)).encode()
 
     def text(self, file: str) -> bytes:
-        """What is written to a file."""
+        """Bytes to write to a file."""
         right = self.right(file)
         kind = self.randrange(10)
         if kind < 4:
@@ -171,7 +171,7 @@ def kind_of(file: str, kinds: tuple[tuple[str, str], ...] = KINDS) -> str:
 
 
 class Fuzzer:
-    """What all threads share."""
+    """The state that all threads share, and the threads."""
 
     ROOTS = ROOTS
     KINDS: tuple[tuple[str, str], ...] = KINDS
@@ -375,7 +375,8 @@ class Fuzzer:
                 return
 
     def end_others(self) -> None:
-        """By force, which ends IO that waits for its server; that may have given the device to another session."""
+        """Unmaps all disks by force, which ends IO that waits for its server; that may have given the device to another
+        session."""
         for folder in glob.glob("/sys/block/rnbd*/rnbd"):
             self.write(f"{os.path.realpath(folder)}/unmap_device", b"force")
 

@@ -101,7 +101,7 @@ class Disk:
         return 16 if self.kind == "crc64" else 8
 
     def tuples(self, data: bytes, first: int, app: int = 0) -> bytes:
-        """Those of data that begins at an address."""
+        """Tuples of data that begins at an address."""
         found = b""
         for number, at in enumerate(range(0, len(data), self.interval)):
             piece, reference = data[at:at + self.interval], first + number
@@ -151,7 +151,7 @@ def capabilities(disk: Disk, stored: bool) -> None:
 
 
 def right_ones(disk: Disk, seed: int, base: int, count: int, app: int) -> None:
-    """What is written with right tuples comes back with them, application tags too if they are stored."""
+    """Writes with right tuples, and reads data and tuples back, application tags too if they are stored."""
     data = some(count, disk.interval, random.randrange(PIECES))
     tuples = disk.tuples(data, seed, app)
     must(disk.write(base, data, tuples, seed), len(data), f"a write of {count} intervals with right tuples")
