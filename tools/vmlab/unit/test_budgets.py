@@ -107,7 +107,7 @@ class BudgetsTest(unittest.TestCase):
             self.assertEqual(out.getvalue().splitlines()[-1], closing)
 
     def test_the_table_is_the_median_of_the_runs(self) -> None:
-        """Of each file and tier."""
+        """The median of each file and tier counts."""
         runs = [[{"file": "io", "tier": "core", "cpu": cpu}, {"file": "io", "tier": "core", "cpu": 1.0},
                  {"file": "io", "tier": "all", "cpu": 7.0}] for cpu in (2.0, 9.0, 3.0)]
         self.assertEqual(budgets.table(runs), '    "io": (4, 7),')

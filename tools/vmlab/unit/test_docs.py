@@ -38,14 +38,14 @@ A figure without a hint:
 
 
 class BlocksTest(unittest.TestCase):
-    """Which blocks a text has, and for whom they are."""
+    """Blocks of a text, and the places for which they are."""
 
     def setUp(self) -> None:
         """The same page for all."""
         self.blocks = list(docs.parse("page.md", PAGE))
 
     def test_places(self) -> None:
-        """By a hint or by the first words; everything else is covered by no rule."""
+        """The place is told by a hint or by the first words; everything else is covered by no rule."""
         self.assertEqual([block.place for block in self.blocks], ["host", "server", "", "printed", "host", ""])
 
     def test_lines_and_commands(self) -> None:
@@ -62,7 +62,7 @@ class BlocksTest(unittest.TestCase):
 
 
 class HostCommandsTest(unittest.TestCase):
-    """What is no command of this checkout is found."""
+    """Commands of this checkout: what is none is found."""
 
     def test_wrong_commands_are_found(self) -> None:
         """A target, a setting, a program, a command, an option, a package that is not there."""
@@ -71,7 +71,7 @@ class HostCommandsTest(unittest.TestCase):
             self.assertTrue(docs.complaint(command), command)
 
     def test_right_commands_pass(self) -> None:
-        """As the documents write them."""
+        """Commands pass as the documents write them."""
         for command in ("make test ONLY='io.*'", "sudo make modules_install", "python3 tools/kdir update",
                         "FERROFABRIC_MIRROR=x make modules", "cd tools/fuzz && cargo fuzz list"):
             self.assertEqual(docs.complaint(command), "", command)
@@ -92,7 +92,7 @@ class SysfsTest(unittest.TestCase):
 
 
 class TranscriptTest(unittest.TestCase):
-    """What a document shows is compared with what is printed."""
+    """Transcripts of a document are compared with what is printed."""
 
     PRINTED = "1. Boot\n    Up after 44 s (tcg).\n    (10.2 s)\n2. Load\n    180 files\n    equal\n"
 
@@ -150,7 +150,7 @@ class DocumentsTest(unittest.TestCase):
             self.assertTrue(any(plan.matches(name, [pattern]) for name in listed_tests()), f"no test matches {pattern}")
 
     def test_the_cheap_ones_are_run(self) -> None:
-        """Those that only print."""
+        """Commands that only print are run."""
         for command in ("make help", f"{sys.executable} -B tools/vmlab run --list"):
             done = subprocess.run(command.split(), cwd=docs.REPOSITORY, capture_output=True, text=True, check=False)
             self.assertTrue(done.returncode == 0 and done.stdout, f"{command}: {done.stderr}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is taken for an example that must not compile, and for the error that refuses it."""
+"""Examples that must not compile, and the errors that refuse them."""
 from __future__ import annotations
 
 import json
@@ -42,12 +42,12 @@ class ExamplesTest(unittest.TestCase):
     """The steps of the check."""
 
     def test_examples_that_must_not_compile_are_found(self) -> None:
-        """With their errors and lines, without what hides a line; no others."""
+        """Examples have their errors and lines, without what hides a line; no others are found."""
         self.assertEqual(examples.examples(SOURCE), [(4, "E0061", "use rdma::Mr;\n\nmr.map(list);\n"),
                                                      (13, "E0200", "impl Unmapper for Promise {}\n")])
 
     def test_the_compiler_has_the_line_of_a_module(self) -> None:
-        """With its flags and crates; its source and what it makes are others."""
+        """The flags and crates are the module's; the source and what is made of it are others."""
         self.assertEqual(examples.command(NOTED, "/made"), [
             "env", "RUSTC_BOOTSTRAP=1", "OBJTREE=/tree", "rustc", "--edition=2021", "--extern",
             "rdma=/out/librdma.rmeta", "-Zcrate-attr=feature(a,b)", "--emit=metadata", "--out-dir", "/made",

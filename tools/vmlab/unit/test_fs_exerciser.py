@@ -49,7 +49,7 @@ class Exerciser(unittest.TestCase):
         self.assertNotEqual(checked.returncode, 0)
 
     def test_a_changed_byte_is_found(self) -> None:
-        """By the worker of one file, and by that of a tree."""
+        """The worker of one file finds it, and that of a tree."""
         for kind in (peer.OneFile, peer.Tree):
             (self.folder / kind.__name__).mkdir()
             worker = kind(str(self.folder / kind.__name__), random.Random(1), 4096)

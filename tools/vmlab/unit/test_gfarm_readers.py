@@ -23,7 +23,7 @@ class Checker(unittest.TestCase):
         self.assertEqual(peer.complaint(file, seen, first, last, is_mapped), "")
 
     def wrong(self, file: peer.File, seen: bytes, first: int, last: int, is_mapped: bool = False) -> None:
-        """Something is."""
+        """Expects a complaint."""
         self.assertNotEqual(peer.complaint(file, seen, first, last, is_mapped), "")
 
     def test_whole_versions(self) -> None:

@@ -48,7 +48,7 @@ class FakeMachine:
 
 
 class ModulesTest(unittest.TestCase):
-    """When a word of a test loads, and when it need not."""
+    """Words of a test that load modules, and when they need not."""
 
     def setUp(self) -> None:
         """A lab that shares its modules."""
@@ -58,7 +58,7 @@ class ModulesTest(unittest.TestCase):
         self.modules.shared = True
 
     def loads(self) -> list[str]:
-        """What was loaded or unloaded."""
+        """The loads and unloads that were done."""
         return [line for line in self.fake.ran if line.startswith("mods")]
 
     def test_what_is_loaded_in_the_same_way_is_used_again(self) -> None:
@@ -109,7 +109,7 @@ class ModulesTest(unittest.TestCase):
 
 
 class FindingsTest(unittest.TestCase):
-    """What the oracle finds in a machine after a test."""
+    """Findings of the oracle in a machine after a test."""
 
     IDLE: ClassVar[oracle.Resources] = {"rxe0": {"pd": 1, "qp": 1, "cm_id": 2}}
 
@@ -120,7 +120,7 @@ class FindingsTest(unittest.TestCase):
         self.baseline = oracle.Baseline(cast(Machine, self.fake), self.IDLE, False, frozenset({"rnbd_server"}))
 
     def examine(self, idle: oracle.Resources | None) -> oracle.Findings:
-        """Without the time to settle."""
+        """Examines without the time to settle."""
         with mock.patch.object(oracle, "SETTLE_SECONDS", 0):
             return oracle.examine(self.baseline, 0, idle, ["rnbd_server"])
 
@@ -208,7 +208,7 @@ class TimesTest(unittest.TestCase):
 
 
 class SharedTest(unittest.TestCase):
-    """Who asks whether modules stay loaded."""
+    """The question whether modules stay loaded."""
 
     def test_a_machine_knows_its_lab(self) -> None:
         """A machine of no lab shares nothing."""

@@ -76,13 +76,13 @@ class ChannelTest(unittest.TestCase):
             self.assertEqual(first.wait(5)["code"], 1)
 
     def test_requests_are_lines_of_json(self) -> None:
-        """As the agent expects them."""
+        """Requests are as the agent expects them."""
         with connected() as (channel, peer):
             channel.ask("kill", target=7, signal=9)
             self.assertEqual(json.loads(peer.recv(1000)), {"id": 1, "do": "kill", "target": 7, "signal": 9})
 
     def test_parts_are_delivered_on_the_way(self) -> None:
-        """For commands whose output is shown as it grows."""
+        """Commands whose output is shown as it grows need it."""
         parts: list[str] = []
         with connected() as (channel, peer):
             pending = channel.ask("run", on_part=parts.append, command="x")
@@ -93,7 +93,7 @@ class ChannelTest(unittest.TestCase):
         self.assertEqual("".join(parts), "one two")
 
     def test_a_dead_machine_fails_whoever_waits(self) -> None:
-        """At once, not at a time-out; later requests too."""
+        """Requests fail at once, not at a time-out; later ones too."""
         with connected() as (channel, peer):
             pending = channel.ask("run", command="x")
             threading.Timer(0.1, peer.close).start()
@@ -108,7 +108,7 @@ class ChannelTest(unittest.TestCase):
             channel.ask("run", command="x").wait(0.05)
 
     def test_errors_of_the_agent_are_raised(self) -> None:
-        """With its words."""
+        """The error has the agent's words."""
         with connected() as (channel, peer):
             pending = channel.ask("pull", path="/nowhere")
             send(peer, id=1, error="FileNotFoundError: /nowhere")
@@ -127,7 +127,7 @@ class ChannelTest(unittest.TestCase):
 
 
 class NeedsTest(unittest.TestCase):
-    """What tests declare."""
+    """Declarations of tests."""
 
     def test_the_decorator_keeps_shape_and_rest_apart(self) -> None:
         """Machines and processors make the lab, the rest is about the test."""
@@ -165,7 +165,7 @@ class NeedsTest(unittest.TestCase):
         self.assertEqual(len(select(tests, ["x"], [])), 3)
 
     def test_who_shares_modules(self) -> None:
-        """Not who loads for itself, nor who is alone in its lab."""
+        """Tests that load for themselves do not, nor those that are alone in their lab."""
         self.assertTrue(Needs().shares)
         for alone in ("own_modules", "disruptive", "fresh"):
             self.assertFalse(Needs(**{alone: True}).shares)  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ class PlanTest(unittest.TestCase):
                        **(plain | known))
 
     def test_a_group_is_a_file_and_a_lab(self) -> None:
-        """Those that share modules first, then the unload, then the others, disruptive ones last."""
+        """Tests that share modules come first, then the unload, then the others, disruptive ones last."""
         tests = [self.planned("a.dies", late=True, shares=False), self.planned("a.one"), self.planned("b.x"),
                  self.planned("a.own", shares=False), self.planned("a.two"), self.planned("a.small", spec="single")]
         found = groups(tests)
@@ -193,7 +193,7 @@ class PlanTest(unittest.TestCase):
             ["a.small", "a.unload_2_machines"]])
 
     def test_timed_tests_are_groups_of_their_own(self) -> None:
-        """For nothing may run beside them."""
+        """Nothing may run beside them."""
         found = groups([self.planned("a.x"), self.planned("a.bar", timed=True)])
         self.assertEqual([(group.timed, group.names[0]) for group in found], [(False, "a.x"), (True, "a.bar")])
 
@@ -224,7 +224,7 @@ class PlanTest(unittest.TestCase):
 
 
 class RunnerTest(unittest.TestCase):
-    """What becomes of a test whose worker ends."""
+    """The fate of a test whose worker ends."""
 
     def test_a_worker_that_dies_fails_its_test_and_another_goes_on(self) -> None:
         """The rest of the group is not lost."""
@@ -366,7 +366,7 @@ class FakeRunner(Runner):
 
 
 class OracleTest(unittest.TestCase):
-    """Which lines of a kernel log are complaints."""
+    """Lines of a kernel log that are complaints."""
 
     def test_complaints(self) -> None:
         """All that no test may leave behind."""
@@ -432,7 +432,7 @@ class TicksTest(unittest.TestCase):
     """The clocks of guests."""
 
     def test_a_clock_is_wrong_only_if_that_is_certain(self) -> None:
-        """How long the reading took is allowed for, in both directions."""
+        """The time that the reading took is allowed for, in both directions."""
         first = Reading(10.0, 100.0, 10.5)
         for seconds, expected in ((3.0, 3 / 3.5), (3.25, None), (4.875, None), (5.125, 5.125 / 4.5), (87.0, 87 / 4.5)):
             self.assertEqual(first.wrong_by(Reading(14.0, 100.0 + seconds, 14.5)), expected, seconds)
@@ -443,7 +443,7 @@ class TicksTest(unittest.TestCase):
         self.assertIsNone(Host.mhz("processor\t: 0\nBogoMIPS\t: 50.00\n"))
 
     def test_only_an_emulated_guest_is_told(self) -> None:
-        """Where instructions are counted the counter has a rate of its own, under KVM the host tells it."""
+        """The counter has a rate of its own where instructions are counted, and under KVM the host tells it."""
         told = [f"tsc_early_khz={Host.mhz()}000" in hardware.kernel_arguments for hardware in (
             Hardware(), Hardware(accel="kvm"), Hardware(qemu_args=("-icount", "shift=3")))]
         self.assertEqual(told, [Host.mhz() is not None, False, False])
@@ -478,7 +478,7 @@ class ChecksTest(unittest.TestCase):
             checks.until(lambda: False, 0, "never", pause=0)
 
     def test_until_asks_once_more_when_an_answer_came_late(self) -> None:
-        """What was asked in time says nothing of the end of the time."""
+        """An answer to what was asked in time says nothing of the end of the time."""
         now = iter([0.0, 0.5, 2.0])     # the beginning, before the first deed, before the second one
         values = iter([False, "there"])
         with mock.patch.dict(os.environ, VMLAB_PATIENCE="1"), mock.patch("time.monotonic", lambda: next(now)):

@@ -26,7 +26,7 @@ SYMBOLS = {
 
 
 class StockModulesTest(unittest.TestCase):
-    """Which modules come along, and in which order."""
+    """Modules that come along, and their order."""
 
     def setUp(self) -> None:
         """A kernel without modules, and one that is built in."""
@@ -147,7 +147,7 @@ class StoreTest(unittest.TestCase):
 
 
 class SavedStateTest(unittest.TestCase):
-    """Which machines may go on from which state."""
+    """States from which machines may go on."""
 
     def name(self, folder: str = "a", root: bytes = b"1", set_up: str = "true", **hardware: object) -> str:
         """The name of the state of such a machine."""

@@ -10,7 +10,7 @@ from vmlab.ktap import Report
 
 
 def lines(out: io.StringIO) -> list[str]:
-    """What was printed."""
+    """The lines that were printed."""
     return out.getvalue().splitlines()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the stage of mutants makes of the results of cargo-mutants."""
+"""Results of cargo-mutants, as the stage of mutants judges them."""
 from __future__ import annotations
 
 import sys
@@ -45,7 +45,7 @@ class Mutants(unittest.TestCase):
             self.assertEqual(mutants.read(lines, Path(folder)), [UNLOCK])
 
     def test_a_survivor_needs_a_reason_and_a_reason_a_survivor(self) -> None:
-        """In the files that were mutated."""
+        """Files that were mutated count."""
         self.assertEqual(len(mutants.judge([UNLOCK], {}, {UNLOCK.file})), 1)
         self.assertEqual(mutants.judge([UNLOCK], {UNLOCK: "why"}, {UNLOCK.file}), [])
         self.assertEqual(len(mutants.judge([], {UNLOCK: "why"}, {UNLOCK.file})), 1)
@@ -62,7 +62,7 @@ class Mutants(unittest.TestCase):
             self.assertTrue(mutants.results(Path(folder), 0)[1])
 
     def test_each_exception_is_in_the_source_and_has_a_reason(self) -> None:
-        """Of the list that is kept."""
+        """The list that is kept is right."""
         for mutant, why in mutants.exceptions(mutants.EXCEPTIONS.read_text(encoding="utf-8")).items():
             lines = (REPOSITORY / mutant.file).read_text(encoding="utf-8").splitlines()
             self.assertIn(mutant.line, [line.strip() for line in lines])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the checks of the built modules take for a panic of protocol code, and for a large frame."""
+"""Panics of protocol code, and large frames, as the checks of the built modules find them."""
 from __future__ import annotations
 
 import sys
@@ -59,25 +59,26 @@ class ObjectsTest(unittest.TestCase):
     """The two steps of the check."""
 
     def test_every_call_of_a_panic_is_found(self) -> None:
-        """In all sections, whatever function of core it is."""
+        """All sections are searched, for whatever function of core."""
         self.assertEqual(objects.panics(DISASSEMBLY), {".text": ["11", "31"], ".init.text": ["1"]})
 
     def test_large_frames_are_found(self) -> None:
-        """With the function's name and the bytes."""
+        """The function's name and the bytes are told."""
         self.assertEqual(objects.frames(FRAMES), [f"large takes {objects.FRAME_BYTES_MAX + 8} bytes of the stack"])
 
     def test_inlined_protocol_code_is_blamed(self) -> None:
-        """In a driver's function, too; the kernel's containers are not; what has no source is not passed over."""
+        """Code that a driver's function has inlined is blamed, too; the kernel's containers are not; what has no source
+        is not passed over."""
         self.assertEqual(objects.blamed(LINES, "/tree", objects.pure(REPOSITORY)), [
             "rtrs/proto/imm.rs:62 in rtrs/client/io/completion.rs:80 can panic", "0x0000000000000041 has no source"])
 
     def test_functions_that_no_stack_unwinds_through_are_found(self) -> None:
-        """What follows the complaint, and what is not ours, is no complaint of its own."""
+        """Lines that follow the complaint, and those that are not ours, are no complaints of their own."""
         self.assertEqual(objects.unwinds(OBJTOOL), [
             "_RN3abc8allocate() falls through to next function _RN3abc5drain()", "x.o: is not an object"])
 
     def test_every_pure_folder_is_found(self) -> None:
-        """With all that is below it; drivers and the crates' other files are not."""
+        """All that is below it is pure; drivers and the crates' other files are not."""
         pure = objects.pure(REPOSITORY)
         for path in ("rtrs/proto/imm.rs", "rtrs/proto.rs", "rnbd/sidecar/replay.rs", "rnbd/proto/wire/io.rs",
                      "gfarm_ra/proto/options.rs", "rdma/proto/gid.rs", "samples/crc32_umr/proto/wire.rs",

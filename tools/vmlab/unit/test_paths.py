@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Why a path is lost is read in the words of the drivers: what rxe does by chance fails no test."""
+"""Losses of paths, as the words of the drivers tell their reasons: what rxe does by chance fails no test."""
 from __future__ import annotations
 
 import re
@@ -18,7 +18,7 @@ class Peer:
         self.log = log
 
     def log_matches(self, pattern: str, _after: int = -1) -> list[str]:
-        """As of a machine."""
+        """Lines of the log, as a machine gives them."""
         return [line for line in self.log if re.search(pattern, line)]
 
     def names(self, _folder: str) -> list[str]:
@@ -42,7 +42,7 @@ class Pair:
 
 
 def loss(client: str, server: str = "") -> type[Failed]:
-    """What `not_lost` makes of the logs of both."""
+    """The failure that `not_lost` makes of the logs of both."""
     try:
         paths.not_lost(cast(Lab, Pair(client, server)), 0)
     except Failed as why:

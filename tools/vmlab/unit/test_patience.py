@@ -35,7 +35,7 @@ class PatienceTest(unittest.TestCase):
                 self.assertAlmostEqual(patience.scaled(10), 40)
 
     def test_a_deadline_is_put_off_on_a_host_that_became_busy(self) -> None:
-        """By what the limit has grown, and no further."""
+        """The deadline moves by what the limit has grown, and no further."""
         for factors, ends in ((iter([1.0, 30.0]), False), (iter([1.0, 1.0]), True)):
             grown = mock.patch.object(keeper, "scaled", lambda seconds, factors=factors: seconds * next(factors, 30.0))
             with grown, self.assertRaises(keeper.TimedOut) if ends else nullcontext(), keeper.Deadline(0.05):

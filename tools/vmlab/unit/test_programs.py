@@ -19,7 +19,7 @@ class ProgramsTest(unittest.TestCase):
     """The bench and the coverage, which take an hour."""
 
     def test_plugins_compile_for_each_qemu(self) -> None:
-        """For the interface of old ones and of new ones."""
+        """Old ones have another interface than new ones."""
         with tempfile.TemporaryDirectory() as folder:
             for source in PLUGINS:
                 for interface in plugin.INTERFACES:

@@ -27,7 +27,7 @@ class ProgressTest(unittest.TestCase):
     BEFORE = {"a.x": 100.0, "a.y": 60.0, "b.x": 40.0, "w.x": 30.0, "t.x": 20.0}     # noqa: RUF012
 
     def progress(self, labs: int) -> Progress:
-        """Of five tests and the unloads of their groups."""
+        """The progress of five tests and the unloads of their groups."""
         tests = [planned("a.x"), planned("a.y"), planned("b.x"), planned("w.x", waits=True), planned("t.x", timed=True)]
         unloads = {name: 0.0 for group in groups(tests) for name in group.names if ".unload" in name}
         return Progress(groups(tests), self.BEFORE | unloads, labs)
@@ -45,7 +45,7 @@ class ProgressTest(unittest.TestCase):
         self.assertEqual(progress.line(), "3 of 9, about 50 s left")
 
     def test_it_is_told_now_and_then(self) -> None:
-        """Not with each result."""
+        """Lines do not come with each result."""
         with mock.patch("vmlab.progress.time.monotonic", side_effect=[0.0, 1.0, 31.0, 31.0, 31.0, 32.0]):
             progress = self.progress(1)
             self.assertEqual(progress.due(), "")
@@ -79,7 +79,7 @@ class TellingTest(unittest.TestCase):
         self.assertEqual(lines[-2:], ["rnbd_client: ordinary line 29", "server: kernel: WARNING: CPU: 1"])
 
     def test_a_kernel_that_died(self) -> None:
-        """What it died of, where and on whose call; its registers tell nothing."""
+        """Its death is told, where and on whose call; its registers tell nothing."""
         report = ["BUG: unable to handle page fault for address: ffffffffc0a0", "Oops: Oops: 0010 [#1] SMP",
                   *(f"R{number:02}: 0000 EFLAGS: 00000202" for number in range(12)), "RIP: 0010:0xffffffffc0a0",
                   "Call Trace:", "call_timer_fn+0x29/0x130", "Kernel panic - not syncing: Fatal exception in interrupt"]
@@ -91,7 +91,7 @@ class TellingTest(unittest.TestCase):
         self.assertEqual(Machine.last_words(gone).splitlines()[0], f"#     {report[0]}")    # type: ignore[arg-type]
 
     def test_the_command(self) -> None:
-        """As it was run, with its seed; the end of a group is that of all its tests."""
+        """The command is told as it was run, with its seed; the end of a group is that of all its tests."""
         options = argparse.Namespace(long=True, modules="c", append="a=1 b")
         with mock.patch.dict(os.environ):
             os.environ.pop("VMLAB_DEBUG", None)

@@ -34,7 +34,7 @@ class RulesTest(unittest.TestCase):
         self.assertIn("1 times", self.complaint(replace(RULE, new=RULE.old), RULE.old))
 
     def test_a_test_that_does_not_exist_is_told(self) -> None:
-        """By the name of the rule; in virtual machines, or on the host."""
+        """The name of the rule is told, in virtual machines and on the host."""
         self.assertEqual(self.complaint(replace(RULE, tests=("io.y",)), RULE.old), "a.flag: there is no test io.y")
         host = replace(RULE, package="ferrofabric-proto", tests=("a::of_no_name",))
         self.assertEqual(self.complaint(host, RULE.old), "a.flag: there is no test a::of_no_name")
@@ -57,7 +57,7 @@ class RulesTest(unittest.TestCase):
             self.assertEqual(len(rules.select([RULE], words)), found, words)
 
     def test_rules_with_tests_of_their_own_are_deleted_together(self) -> None:
-        """Not those that need the same test, the same place, or honest IO."""
+        """Rules that need the same test, the same place, or honest IO are not."""
         with tempfile.TemporaryDirectory() as name:
             tree = Path(name)
             (tree / "a").mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What `rdma resource show qp` says of devices that make no connections any more."""
+"""Devices that make no connections any more, as `rdma resource show qp` shows them."""
 from __future__ import annotations
 
 import unittest

@@ -57,7 +57,7 @@ class ScheduleTest(unittest.TestCase):
         self.assertEqual(self.ran, ["a", "b", "long", "last"])
 
     def test_machines_run_beside_the_others_and_are_told_when_those_have_ended(self) -> None:
-        """By a lock that is let go."""
+        """A lock that is let go tells them."""
         held = hold.Hold()
         got: list[str] = []
 
@@ -145,7 +145,7 @@ class SumTest(unittest.TestCase):
                 self.assertEqual(result.stdout.splitlines()[-1], f"14 passed, {failed} failed")
 
     def test_what_failed_is_told_once_more_at_the_end(self) -> None:
-        """Of both parts: who is shown the last lines only sees the names, and why."""
+        """Failures of both parts are told: who is shown the last lines only sees the names, and why."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "make-test"
             counts = stages.Counts(passed=7, failed=1)
@@ -162,7 +162,7 @@ class WaitingTest(unittest.TestCase):
     """The lines that people see while stages run, and of those that failed."""
 
     def test_the_line(self) -> None:
-        """By the times of the last run; the virtual machines are beside the others."""
+        """The times of the last run make it; the virtual machines are beside the others."""
         names, told = ["lint", "units", "machines"], list[str]()
         before = {"lint": 100.0, "units": 60.0, "machines": 240.0}
         with waiting.Waiting(names, "machines", 2, before, told.append, pause=1000) as view:
@@ -199,7 +199,7 @@ class WaitingTest(unittest.TestCase):
         self.assertEqual(stage.failures, ["  io.x", "      bad", "    repeat: run io.x"])
 
     def test_a_stage_that_cannot_run_is_told(self) -> None:
-        """By its name."""
+        """Its name is told."""
         def work(_out: stages.Output) -> stages.Counts:
             raise OSError("gone")
         stage = stages.Stage("lint", work)
@@ -223,7 +223,7 @@ class CountsTest(unittest.TestCase):
         self.assertEqual(stages._unittest_counts(0, []).failed, 1)
 
     def test_second_attempts_are_added_up(self) -> None:
-        """Of each stage that had some."""
+        """Attempts of each stage that had some count."""
         out = stages.Output(at_once=False)
         first = out.closing(0, ["ok 1 a", "# again: 2 (a.x, b.y)", "5 passed, 0 failed, 1 skipped"])
         self.assertEqual(first, stages.Counts(5, 0, 1, ("a.x", "b.y")))

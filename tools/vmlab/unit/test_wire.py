@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What is made of the packets of a capture."""
+"""Messages that are made of the packets of a capture."""
 from __future__ import annotations
 
 import socket
@@ -30,7 +30,7 @@ class DecodeTest(unittest.TestCase):
     """Messages of captures."""
 
     def test_a_request_that_is_sent_again_is_one_message(self) -> None:
-        """With its address, its immediate, and what the user and RTRS say in it."""
+        """The message has its address, its immediate, and what the user and RTRS say in it."""
         data = bytes(512) + b"user" + struct.pack("<HH", wire.RTRS_WRITE, 4)
         (message,) = wire.decode(bytes(24) + write(5, data) + write(5, data), CLIENT)
         self.assertEqual((message.from_client, message.address, message.immediate), (True, CHUNK, 0x20))

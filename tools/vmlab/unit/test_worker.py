@@ -33,7 +33,7 @@ class Workers(unittest.TestCase):
         self.plan = self.heard.get(timeout=SECONDS)[1]
 
     def answers(self, **order: object) -> list[dict[str, Any]]:
-        """What comes of an order, without the word that ends it."""
+        """The answers to an order, without the word that ends it."""
         self.worker.tell(**order)
         lines = []
         while "idle" not in (line := self.heard.get(timeout=SECONDS)[1]):
@@ -138,7 +138,7 @@ class JudgedTest(Workers):
         self.final("wrong_data_while_rxe_gives_up", "found 'BBBB', expected 'AAAA'")
 
     def test_the_state_of_rxe_excuses_a_declared_wait_only(self) -> None:
-        """In a test that has not declared it, rxe works."""
+        """Its state excuses nothing in a test that has not declared it."""
         self.final("a_wait_that_fails_while_rxe_is_dead", "the path is back")
         line = self.one("a_declared_wait_that_fails")
         self.assertEqual((line["verdict"], line["again"]), ("ok", CHANCE))
