@@ -21,7 +21,7 @@ def _link_local(machine: Machine) -> str:
 
 @needs(wires=1, own_modules=True)
 def test_a_path_has_link_local_ends(pair: Lab) -> None:
-    """By the name and by the number of the interface; it is connected again over the same."""
+    """The interface is given by name and by number; the path is connected again over the same."""
     client, server = _link_local(pair.client), _link_local(pair.server)
     number = pair.client.read("/sys/class/net/eth0/ifindex")
     rnbd.start(pair)

@@ -51,7 +51,7 @@ def lose(lab: Lab, disk: rnbd.Disk) -> None:
 
 
 def scan_in_an_outage(lab: Lab, disk: rnbd.Disk) -> Job:
-    """In an outage: reads the partition table, which waits for dirty pages with the disk's open_mutex locked."""
+    """Reads the partition table in an outage: that waits for dirty pages with the disk's open_mutex locked."""
     keep_open(lab, disk)
     lose(lab, disk)
     # The other opener keeps the close from writing back.
@@ -216,7 +216,7 @@ def flap(lab: Lab) -> None:
 
 
 def is_fenced(disk: rnbd.Disk) -> None:
-    """It is shown as closed, and its IO fails at once."""
+    """Checks that it is shown as closed, and that its IO fails at once."""
     eq(disk.attribute("state"), "closed")
     began = paths.uptime(disk.machine)
     ok(read_block(disk), "a read of a fenced disk succeeded")

@@ -79,7 +79,7 @@ ASKED = "admin write_imm imm type 0 0 bytes and 00000000020000"
 
 
 def collect(lab: Lab, modules: str) -> tuple[dict[str, Entry], list[str]]:
-    """Everything in sysfs of a mapped disk with these modules, which are loaded for it and unloaded; and its events."""
+    """The files in sysfs of a mapped disk with these modules, which are loaded for it and unloaded; and its events."""
     rnbd.ram_disk(lab, 16)
     rnbd.load_server(lab, modules)
     rnbd.load_client(lab, modules)
@@ -107,7 +107,7 @@ def collect(lab: Lab, modules: str) -> tuple[dict[str, Entry], list[str]]:
 
 
 def _event(text: str) -> str:
-    """What is in an event, but for the numbers that count events and disks."""
+    """The content of an event, but for the numbers that count events and disks."""
     numbers = ("SEQNUM", "DISKSEQ")
     return " ".join(sorted(line for line in text.splitlines() if "=" in line and not line.startswith(numbers)))
 
@@ -164,13 +164,15 @@ def session(pair: Lab, client: str, server: str) -> list[wire.Message]:
 
 
 def said(messages: list[wire.Message], by_client: bool) -> list[str]:
-    """What one side has said, without heartbeats; and without what ends a connection, which either may do first."""
+    """The messages of one side, without heartbeats; and without those that end a connection, which either may do
+    first."""
     return [str(message) for message in messages
             if message.from_client == by_client and not message.is_heartbeat and message.kind not in ("DREQ", "DREP")]
 
 
 def differences(ours: list[str], c: list[str], listed: dict[str, str]) -> list[str]:
-    """What only one has said, after what is listed was replaced in ours; and another order, if that is all."""
+    """The messages that only one has sent, after what is listed was replaced in ours; and another order, if that is
+    all."""
     mine = ours
     for pattern, text in listed.items():
         mine = [re.sub(pattern, text, line) for line in mine]

@@ -52,7 +52,8 @@ class Watch:
                           f"for file in {files}; do echo '{trigger}' > $file; done")
 
     def end(self) -> collections.Counter[tuple[str, ...]]:
-        """How often each stack asked for memory: its functions, innermost first; of modules as module:function."""
+        """Counts how often each stack asked for memory: its functions, innermost first; of modules as
+        module:function."""
         found: collections.Counter[tuple[str, ...]] = collections.Counter()
         for event in EVENTS:
             text = self._machine.run(f"cat {FOLDER}/events/kmem/{event}/hist", 120)
@@ -68,7 +69,7 @@ class Watch:
 
 
 def ours(stacks: collections.Counter[tuple[str, ...]]) -> dict[str, int]:
-    """Of the stacks with a function of ours: how often what ours called asked for memory.
+    """The stacks with a function of ours: how often what ours called asked for memory.
 
     Each is named by the permitted function among those that ours called, or else by all of them, outermost first. (The
     function that ours called itself need not be on the stack: a call at the end of a function is a jump.)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""How many connections a path has: one for each processor that is there, or as many as nr_io_queues= says."""
+"""Connections of a path: one for each processor that is there, or as many as nr_io_queues= says."""
 from __future__ import annotations
 
 import json

@@ -83,7 +83,7 @@ def _fails(machine: Machine, parameters: str, why: str, address: str = "10.0.0.1
 
 
 def _fsck(machine: Machine) -> dict[str, object]:
-    """What chunk4kfsck finds on the disk; its exit status must fit."""
+    """The findings of chunk4kfsck on the disk; its exit status must fit."""
     done = machine.try_run(f"chunk4kfsck -o json {DISK}")
     report: dict[str, object] = json.loads(done.out)
     eq(done.code, 0 if report["clean"] else 4, "exit status")
@@ -128,7 +128,8 @@ def test_blocks_come_back(vm: Lab, elements: int) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_odd_sizes(vm: Lab) -> None:
-    """From one byte to the largest request, in both modes; what is behind the data in its last chunk is zero."""
+    """Sizes from one byte to the largest request do, in both modes; what is behind the data in its last chunk is
+    zero."""
     machine = _target(vm)
     sizes = (1, 4047, 4048, 4049, 8096, 64769, 65535)
     for first, size in enumerate(sizes):

@@ -117,7 +117,7 @@ PROMISES: dict[str, Callable[[Lab], None]] = {
 
 @needs(wires=2, own_modules=True, timeout=240)
 def test_the_quickstart_works_as_it_is_written(pair: Lab) -> None:
-    """From modules_install to the last line: each block on its machine, in order, with its promised output."""
+    """Each block is run on its machine, in order, from modules_install to the last line, with its promised output."""
     with tempfile.TemporaryDirectory() as folder:
         _install(pair, Path(folder))
     rnbd.ram_disk(pair, 32)

@@ -218,7 +218,7 @@ FLUSH_MS, FLUSH_AGAIN_MS = 30_000, 1_000
 
 
 def _tries(vm: Lab, mark: int) -> list[tuple[int, bool]]:
-    """How long each try to close the queue pairs of the selftest took in milliseconds, and whether it did."""
+    """The tries to close the queue pairs of the selftest: how long each took in milliseconds, and whether it did."""
     lines = vm.server.log_matches("rdma_test: closed after", mark)
     found = [re.search(r"after (\d+) ms: (Ok|Err\((?:ETIMEDOUT|Error\(110\))\))", line) for line in lines]
     return [(int(one[1]), one[2] == "Ok") for one in found if one]

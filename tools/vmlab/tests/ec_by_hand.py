@@ -124,7 +124,7 @@ def stands_still(array: ec.Array) -> bool:
 
 
 def done(array: ec.Array) -> tuple[int, int]:
-    """What was written and read."""
+    """The counts of what was written and read."""
     stats = array.stats()
     return stats["batches"], stats["reads"]
 

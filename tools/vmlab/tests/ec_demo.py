@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What `make demo-ec` tells."""
+"""The story that `make demo-ec` tells."""
 from __future__ import annotations
 
 import contextlib

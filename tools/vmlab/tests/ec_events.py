@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What arrays of rnbd_ec tell udev."""
+"""Events of arrays of rnbd_ec, as udev gets them."""
 from __future__ import annotations
 
 from kdir import config, programs
@@ -50,7 +50,7 @@ def test_members_and_thresholds_are_told_once(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, disruptive=True, timeout=240)
 def test_udev_assembles_an_array_when_its_last_member_appears(vm: Lab) -> None:
-    """By the rules of the documentation: neither before, nor once more when another device changes."""
+    """The rules of the documentation assemble it: neither before, nor once more when another device changes."""
     vm.server.run("mkdir -p /run/udev/rules.d /usr/local/sbin")
     vm.server.push(programs.RNBD_EC.build(), "/usr/local/sbin/rnbd-ec")
     vm.server.push(RULES, f"/run/udev/rules.d/{RULES.name}")

@@ -54,7 +54,7 @@ def prepare(lab: Lab) -> None:
 
 
 def listen(lab: Lab, mark: int) -> None:
-    """What the kernel has complained of."""
+    """Checks that the kernel has complained of nothing."""
     eq(lab.client.log_matches(COMPLAINT, mark), [], "complaints of the kernel")
 
 

@@ -42,7 +42,7 @@ def _counted(machine: Machine) -> Iterator[None]:
 
 
 def _handles(machine: Machine) -> tuple[int, int]:
-    """How many were made, and how many there are."""
+    """Numbers of handles that were made, and that there are."""
     rows = dict(re.findall(r"(\w+) +(\d+) +\d+", machine.read(f"{FOLDER}/kprobe_profile")))
     made, gone = (int(rows[name]) for name in PROBES)
     return made, made - gone

@@ -64,7 +64,7 @@ def join(vm: Lab) -> Gfarm:
 
 
 def counted(machine: Machine, device: str, counter: str) -> int:
-    """What a device has counted."""
+    """The count of a device."""
     return int(machine.read(f"/sys/class/infiniband/{device}/ports/1/hw_counters/{counter}"))
 
 

@@ -53,7 +53,7 @@ class Holder:
     keys: int = 0
 
     def turn(self, mode: str) -> None:
-        """From now on it answers like this."""
+        """Makes it answer like this from now on."""
         if mode == self.mode:
             return
         machine, flag, self.mode = self.mount.machine, f"{MODE}.{mode}", mode
@@ -63,12 +63,12 @@ class Holder:
             ok(self.job.running, "the holder has died")
 
     def told(self) -> int:
-        """How many answers of a holder there were, or things that are none, or silences."""
+        """Counts answers of a holder, things that are none, and silences."""
         counts = self.mount.ibstat()
         return sum(counts[name] for name in ("told_data", "told_miss", "told_late", "dropped_body", "timeouts"))
 
     def pages(self) -> int:
-        """How many pages the node has taken."""
+        """The number of pages that the node has taken."""
         return self.mount.ibstat()["peer_pages"]
 
     def check(self, what: str) -> None:

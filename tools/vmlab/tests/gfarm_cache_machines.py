@@ -66,7 +66,7 @@ class Far:
         self.pair.mend(1)
 
     def crash(self) -> None:
-        """It is gone without a word: its device goes while the wire is cut."""
+        """Removes it without a word: its device goes while the wire is cut."""
         self.cut()
         self.pair.defer(self.pair.client.run, f"[ -e /sys/class/infiniband/rxe1 ] || {ADD_DEVICE}")
         self.pair.client.run("rdma link delete rxe1", 30)
@@ -166,7 +166,7 @@ def test_a_node_that_is_cut_off_asks_file_servers_only(pair: Lab) -> None:
 
 
 def cut(node: Node) -> str:
-    """Why a node asks no other one; nothing if it does."""
+    """The reason why a node asks no other one; nothing if it does."""
     (said,) = re.findall(r"^cache: (.*)$", node.machine.read(f"{node.folder}/status"), re.MULTILINE)
     return "" if said == "nodes are asked" else re.sub("(?:no node is asked: (?:the RDMA )?)|,.*", "", said)
 
@@ -201,7 +201,7 @@ def test_a_queue_pair_that_fails_is_started_again(pair: Lab) -> None:
 
 @dataclass(frozen=True)
 class Link:
-    """How two nodes are joined: the MTU of each end, what is mounted with, the address, and who can give pages."""
+    """The link of two nodes: the MTU of each end, what is mounted with, the address, and who can give pages."""
 
     what: str
     mtus: tuple[int, int]

@@ -116,7 +116,7 @@ def _gid(machine: Machine, begins: str) -> int:
 
 
 def _costs(machine: Machine) -> dict[str, object]:
-    """What a node has: threads, queue pairs, and references of modules."""
+    """The costs of a node: threads, queue pairs, and references of modules."""
     threads = machine.run("cat /proc/[0-9]*/comm 2> /dev/null | grep '^gfarm\\|/R-gfarm' | sort")
     modules = machine.run("awk '/^(rdma_rust|rdma_rxe|ib_core|rdma_cm|gfarm_ra) /{print $1, $3}' /proc/modules")
     devices = machine.run("rdma resource show")
@@ -124,7 +124,7 @@ def _costs(machine: Machine) -> dict[str, object]:
 
 
 def _has_key(machine: Machine, key: bytes) -> list[int]:
-    """Where the machine's memory has half of a key or more, as a node keeps it; the keyring has its digits."""
+    """Places where the machine's memory has half of a key or more, as a node keeps it; the keyring has its digits."""
     image = machine.folder / "memory"
     machine.qmp("pmemsave", val=0, size=machine.hardware.memory_mib << 20, filename=str(image), seconds=60)
     with image.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as memory:

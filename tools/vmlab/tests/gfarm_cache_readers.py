@@ -87,7 +87,7 @@ def start(found: Sequence[Node], name: str, way: str, enter: str = "", timeout: 
 
 
 def end(job: Job, found: Sequence[Node], way: str) -> list[dict[str, Any]]:
-    """What the readers have found; no byte may be wrong."""
+    """The findings of the readers; no byte may be wrong."""
     said: list[dict[str, Any]] = json.loads(job.ok())
     for node, row in zip(found, said, strict=True):
         ok(row, f"{way} at {node.at}: the reader has died")
@@ -102,12 +102,12 @@ def read(found: Sequence[Node], name: str, way: str, enter: str = "",
 
 
 def copies(found: Sequence[Node], size: int) -> float:
-    """How often the file has left the file servers."""
+    """The number of times that the file has left the file servers."""
     return sum(node.stats()["gfsd_bytes"] for node in found) / size
 
 
 def between(found: Sequence[Node], groups: int) -> int:
-    """How many pages nodes of a machine have had from nodes of another group."""
+    """The number of pages that nodes of a machine have had from nodes of another group."""
     place = {node.address: number % groups for number, node in enumerate(found)}
     return sum(pages for node in found for peer, pages in node.pages().items() if place[peer] != place[node.address])
 

@@ -45,7 +45,7 @@ def pair(servers: Gfarm, one: str = "", two: str = "") -> Iterator[list[Node]]:
 
 
 def is_shared(servers: Gfarm, found: list[Node], name: str) -> None:
-    """What one node has read the other one has from it."""
+    """Checks that what one node has read the other one has from it."""
     one, two = found
     digest = put_random(servers, name, SIZE, "fs1")
     eq(one.sha256(name), digest, f"{name}, the first reader")

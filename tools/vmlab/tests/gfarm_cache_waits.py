@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Who waits for another node of the cooperative cache keeps no one else waiting, and no page locked.
+"""Waits for another node of the cooperative cache: no one else is kept waiting by them, and no page locked.
 
     a holder in user space, which keeps each request ── rxe0 ── gfarm_ra, a node that reads      one machine
     gfmd, gfsds, a node ── wire 1: RDMA ── a node in the other machine, without memory, or without power
@@ -120,11 +120,11 @@ class Waiting:
         self.began = time.monotonic()
 
     def told(self) -> int:
-        """How often the node was told to wait."""
+        """The number of times that the node was told to wait."""
         return self.liar.mount.ibstat()["told_wait"]
 
     def still(self, what: str) -> None:
-        """It waits still: what was done meanwhile has not waited for it."""
+        """Checks that it waits still: what was done meanwhile has not waited for it."""
         told = self.told()
         try:
             until(lambda: self.told() > told, 10, f"{what}: the holder keeps it still")

@@ -101,7 +101,7 @@ KILLED_SECONDS = 1.0
 
 @needs(machines=1, timeout=240)
 def test_another_replica_answers_for_a_gfsd_that_is_killed(vm: Lab) -> None:
-    """In the middle of a file, twice: each of the two gfsds has its turn."""
+    """A gfsd dies in the middle of a file, twice: each of the two has its turn."""
     gfarm = gfarm_mount.start(vm)
     wanted = put_random(gfarm, "two", BYTES, copies=2)
     with mounted(gfarm, PATIENT) as mount:

@@ -72,7 +72,7 @@ def test_a_login_that_goes_wrong(vm: Lab) -> None:
 
 @needs(machines=1, timeout=240, waits=True)
 def test_answers_that_end_early(vm: Lab) -> None:
-    """At boundaries of fields and between them, in every kind of answer."""
+    """Answers end at boundaries of fields and between them, in every kind of answer."""
     check(vm, "boundaries", 60)
 
 

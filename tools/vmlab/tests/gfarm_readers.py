@@ -36,7 +36,7 @@ LEDGER = "/run/versions"
 
 
 def said(output: str) -> dict[str, Any]:
-    """What a program has found."""
+    """The findings of a program."""
     found: dict[str, Any] = json.loads(output.strip().rpartition("\n")[2])
     return found
 

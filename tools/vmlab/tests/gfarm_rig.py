@@ -23,12 +23,12 @@ BIG_BYTES, PART_BYTES = 6 << 20, 64 << 10
 
 
 def digest(text: bytes) -> str:
-    """As sha256sum prints it."""
+    """The sum, as sha256sum prints it."""
     return hashlib.sha256(text).hexdigest()
 
 
 def told(gfarm: Gfarm, path: str) -> list[str]:
-    """What gfmd tells of a file: number, owner, size, time of change, replicas."""
+    """The words of gfmd about a file: number, owner, size, time of change, replicas."""
     return [*gfarm.run(f"gfls -li {path}").split(), *gfarm.replicas(path)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a mount of Gfarm tells of itself: counters below /proc/fs/gfarm, and tracepoints."""
+"""Statistics of a mount of Gfarm: counters below /proc/fs/gfarm, and tracepoints."""
 from __future__ import annotations
 
 import re

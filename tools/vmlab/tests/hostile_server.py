@@ -76,7 +76,7 @@ def _write_late(vm: Machine, name: str, mark: int) -> None:
 
 
 def _read_more(vm: Machine, name: str, mark: int) -> None:
-    """What else an honest server is asked for."""
+    """Reads what else an honest server is asked for."""
     if name == SCRIBBLES:
         vm.run(SIDE_BY_SIDE, 60)
     if name == hostile_servers.SMALL:
@@ -88,7 +88,7 @@ def _read_more(vm: Machine, name: str, mark: int) -> None:
 
 
 def _open_more(vm: Machine, line: str, mark: int) -> None:
-    """Of six chunks one is for OPEN: that of a writer who has been killed."""
+    """Opens a third disk: of six chunks one is for OPEN, and a writer who has been killed has that."""
     control = "/sys/class/rnbd-client/ctl/map_device"
     vm.try_run(f"timeout -s KILL 1 sh -c \"echo '{line.replace('ram0', 'ram1')}' > {control}\"", 20)
     eq(vm.write(control, line.replace("ram0", "ram2"), 90), "ETIMEDOUT", "map_device of a third disk")

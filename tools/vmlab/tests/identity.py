@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Which disk is behind a name: the server tells, the client compares, and sysfs shows it."""
+"""The disk behind a name: the server tells which it is, the client compares, and sysfs shows it."""
 from __future__ import annotations
 
 from vmlab import paths, rnbd, tier
@@ -160,7 +160,7 @@ def test_udev_has_a_name_by_the_identity(pair: Lab) -> None:
 
 @needs(machines=1, disruptive=True, tier=tier.ALL)
 def test_udev_knows_a_device_with_a_sidecar(lab: Lab) -> None:
-    """By the rules of the documentation; not any more when something else was written over it."""
+    """The rules of the documentation name it; not any more when something else was written over it."""
     vm = lab.server
     bring_tool(vm)
     vm.run(f"mkdir -p /run/udev/rules.d /usr/local/sbin; ln -sf {TOOL} /usr/local/sbin/pi-sidecar; modprobe loop; "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What kernel_ext and block_ext promise to other modules: the module of their tests, and its files in sysfs."""
+"""Promises of kernel_ext and block_ext to other modules: the module of their tests, and its files in sysfs."""
 from __future__ import annotations
 
 import re

@@ -38,7 +38,7 @@ ACCEPTED = (
 
 
 def parameters(lab: Lab, module: str) -> dict[str, str]:
-    """What /sys/module says."""
+    """The parameters that /sys/module shows."""
     lines = lab.server.run(f"cd /sys/module/{module}/parameters && grep -H . *").splitlines()
     return dict(line.split(":", 1) for line in lines)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What net_ext promises to its users: the module of its tests, and three peers in user space."""
+"""Promises of net_ext to its users: the module of its tests, and three peers in user space."""
 from __future__ import annotations
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What only the wire shows: which connection carries a request, and what of the kernel a peer gets to know."""
+"""Things that only the wire shows: which connection carries a request, and what of the kernel a peer gets to know."""
 from __future__ import annotations
 
 import struct

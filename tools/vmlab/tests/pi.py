@@ -26,12 +26,12 @@ def stats(machine: Machine, file: str) -> dict[str, str]:
 
 
 def client_stats(disk: rnbd.Disk) -> dict[str, str]:
-    """What the client has seen."""
+    """The counts of the client."""
     return stats(disk.machine, f"{disk.control}/pi_stats")
 
 
 def server_stats(lab: Lab, device: str = "ram0", session: str = "s1") -> dict[str, str]:
-    """What the server has seen."""
+    """The counts of the server."""
     return stats(lab.server, f"/sys/class/rnbd-server/ctl/devices/{device}/sessions/{session}/pi_stats")
 
 

@@ -38,7 +38,7 @@ def leave_as_now(lab: Lab, disk: rnbd.Disk) -> None:
 
 
 def refused(lab: Lab, table: tuple[str, ...], why: str) -> None:
-    """With this table the device is not opened, and the log says why, and what to do."""
+    """Checks that with this table the device is not opened, and that the log says why, and what to do."""
     become(lab, *table)
     mark = lab.server.log_mark()
     eq(rnbd.try_map(lab, rnbd.request(lab, DEVICE, options="access_mode=rw pi=crc64")), "EIO")

@@ -62,7 +62,7 @@ def command(lab: Lab, word: str) -> str:
 
 
 def shown(lab: Lab) -> dict[str, str]:
-    """What the file says; `next` is a sentence."""
+    """The words of the file; `next` is a sentence."""
     lines = lab.server.read(FILE).splitlines()
     return {name: value for name, _, value in (line.partition(" ") for line in lines)}
 

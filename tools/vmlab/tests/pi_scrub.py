@@ -21,12 +21,12 @@ VALUES = ("blocks", "checked", "good", "unwritten", "not_empty", "bad")
 
 
 def scrub_file(device: str = "ram0") -> str:
-    """Where a scrub of a device of the server is begun and looked at."""
+    """The file in which a scrub of a device of the server is begun and looked at."""
     return f"{DEVICES}/{device}/sidecar/scrub"
 
 
 def found(lab: Lab, device: str = "ram0") -> dict[str, str]:
-    """What the scrub has found so far."""
+    """The findings of the scrub so far."""
     return dict(line.split() for line in lab.server.read(scrub_file(device)).splitlines())
 
 
@@ -116,7 +116,7 @@ def test_blocks_that_cannot_be_read_are_named(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_a_scrub_is_stopped(pair: Lab) -> None:
-    """By a word, by the last unmap while it runs; a second one and unknown words are refused."""
+    """A word stops it, and the last unmap while it runs; a second one and unknown words are refused."""
     rnbd.ram_disk(pair, 64)
     # A slow medium, so that it still runs: each read takes 20 ms.
     pair.server.run("modprobe dm_delay")

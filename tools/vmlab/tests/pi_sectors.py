@@ -90,7 +90,7 @@ def test_of_a_block_of_tuples_the_changed_sectors_are_written(pair: Lab) -> None
 
 
 def first_sector(vm: Machine, device: str) -> str:
-    """What the medium has there, as text."""
+    """The content of the medium there, as text."""
     return vm.run(f"dd if=/dev/{device} bs=4k count=1 iflag=direct status=none | sha256sum")
 
 

@@ -42,7 +42,7 @@ def reads(disk: rnbd.Disk, number: int) -> str:
 
 
 def begin(lab: Lab) -> None:
-    """What the client writes, and the modules."""
+    """Loads the modules, and makes what the client writes."""
     rnbd.load_server(lab)
     rnbd.load_client(lab)
     lab.client.run("head -c 4096 /dev/urandom > /run/area")

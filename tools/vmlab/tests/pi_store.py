@@ -38,7 +38,7 @@ def format_disk(lab: Lab, device: str = "ram0", options: str = "") -> None:
 
 
 def scrub(lab: Lab, device: str = "ram0") -> dict[str, int]:
-    """What a scrub of a device that is not in use finds."""
+    """The findings of a scrub of a device that is not in use."""
     done = lab.server.try_run(f"{TOOL} scrub /dev/{device}", 120)
     found = re.search(r"(\d+) good, (\d+) never written, (\d+) bad", done.out)
     if not found:
@@ -350,7 +350,7 @@ def test_a_device_that_stands_still_keeps_no_other_waiting(pair: Lab) -> None:
 
 
 def is_exported_as_it_is(lab: Lab, device: str, mib: int) -> None:
-    """Where an administrator has said so nobody looks at it."""
+    """Checks that the device is taken as it is where an administrator has said so: no server looks for a superblock."""
     eq(lab.server.write(SIDECAR, "off"), "")
     lab.defer(lab.server.write, SIDECAR, "auto")
     disk = map_with(lab, "auto", device)
@@ -458,8 +458,8 @@ def test_a_power_failure_is_replayed(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_a_device_is_closed_while_it_is_used(pair: Lab) -> None:
-    """By the server, again and again, while requests end that come alone and together: the last CLOSE empties the
-    journal and waits for nobody, and the next mapping finds the device whole."""
+    """The server closes it, again and again, while requests end that come alone and together: the last CLOSE empties
+    the journal and waits for nobody, and the next mapping finds the device whole."""
     rnbd.start(pair, mib=16)
     format_disk(pair)
     mark = pair.server.log_mark()

@@ -134,7 +134,7 @@ def test_nothing_is_told_when_nothing_is_lost(pair: Lab) -> None:
 
 @dataclass(frozen=True)
 class FileSystem:
-    """How one is made, mounted and checked; none commits its journal by time."""
+    """The making, the mounting and the check of one; none commits its journal by time."""
 
     make: str
     options: str

@@ -42,13 +42,13 @@ def preemption(lab: Lab) -> list[str]:
 
 @needs()
 def test_the_default_is_lazy(pair: Lab) -> None:
-    """What all the other tests run with."""
+    """All the other tests run with it."""
     eq(preemption(pair), ["lazy", "lazy"])
 
 
 @needs(preempt="full")
 def test_the_kernel_may_be_preempted_anywhere(pair: Lab) -> None:
-    """What the tests of this file run with."""
+    """The tests of this file run with it."""
     eq(preemption(pair), ["full", "full"])
 
 

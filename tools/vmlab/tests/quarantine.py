@@ -169,7 +169,8 @@ def test_a_lost_request_is_not_merged(pair: Lab) -> None:
 
 
 def _reads(disk: rnbd.Disk) -> tuple[int, int]:
-    """How many were merged with another one, and the requests that have not ended, also those that were not begun."""
+    """Numbers of reads that were merged with another one, and of requests that have not ended, also those that were not
+    begun."""
     fields = disk.machine.read(f"/sys/block/{disk.name}/stat").split()
     return int(fields[1]), int(fields[8])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the crate rdma promises to its users: the module of its tests."""
+"""Promises of the crate rdma to its users: the module of its tests."""
 from __future__ import annotations
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the drivers record of their state machines: enough to replay it, and to see what a driver leaves out.
+"""Records of the drivers about their state machines: enough to replay them, and to see what a driver leaves out.
 
 The oracle replays the records after every test with modules that record; here is shown that there are records.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What people do with disks, all at once on one pair of machines, while everything happens to it that may.
+"""People work with disks, all at once on one pair of machines, while everything happens to it that may.
 
 Nine disks of one server are used (vmlab/people.py): read and written as they are, with fio and changing schedulers,
 with ext4 and xfs, as swap, under md and under dm-multipath. Meanwhile wires are cut, machines stand still, the client

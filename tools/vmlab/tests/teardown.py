@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What ends while it is looked at, or while it is on its way to another state."""
+"""Ends of things that are looked at, or are on their way to another state."""
 from __future__ import annotations
 
 import json

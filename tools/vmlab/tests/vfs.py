@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What vfs_ext promises to a file system: `ferrotest`, whose server is in memory and does what a mount's options say.
+"""Promises of vfs_ext to a file system: `ferrotest`, whose server is in memory and does what a mount's options say.
 
 The tree and the bytes are computed (selftest/vfs/tree.rs), here a second time.
 """
@@ -103,7 +103,7 @@ def data(number: int, size: int, generation: int = 1) -> bytes:
 
 @cache
 def digest(number: int, size: int, generation: int = 1) -> str:
-    """What sha256sum prints of the file."""
+    """The sum that sha256sum prints of the file."""
     return hashlib.sha256(data(number, size, generation)).hexdigest()
 
 
