@@ -106,22 +106,23 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
     ) -> Result<Self, Fault<D::Error>> {
         let mut superblocks = [None; MEMBERS];
         let with = (present, is_forced);
-        let (hiding, may_be_older) = slots::superblocks(devices, with, &mut superblocks, crc)?;
-        let is_given_up = is_forced && may_be_older;
+        let hidden = slots::superblocks(devices, with, &mut superblocks, crc)?;
+        let may_be_older = hidden.may_be_older;
         let mut all = superblocks.iter().flatten();
         let none = Fault::NoQuorum(NoQuorum { present });
         let first = *all.next().ok_or(none)?;
         if let Some(other) = all.find(|other| !first.is_of_same_array(other)) {
             return Err(Fault::OtherArray(other.member));
         }
-        let held: Held = superblocks.map(|superblock| superblock.map(|s| s.epoch));
+        let counts = |s: &Superblock| !hidden.replaced.contains(s.member);
+        let held: Held = superblocks.map(|s| s.filter(counts).map(|s| s.epoch));
         let quorum = first.layout.members_needed();
-        let mut choice = choose_of(&held, hiding, quorum).map_err(Fault::NoQuorum)?;
+        let mut choice = choose_of(&held, hidden.hiding, quorum).map_err(Fault::NoQuorum)?;
         for superblock in superblocks.iter().flatten() {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
         }
-        if is_given_up {
+        if is_forced && may_be_older {
             choice = choice.behind_what_is_given_up();
         }
         let starts = superblocks.iter().flatten();

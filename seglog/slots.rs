@@ -50,24 +50,34 @@ pub fn read<D: Devices>(
     Ok(found)
 }
 
-/// Reads the superblocks of the members that are there; returns those of which a slot may hide a
-/// newer one, and whether all may be older than the log: a member is missing, and a slot of another
-/// one may hide what it knows, or two members have one slot each, and their newer ones may be
-/// damaged, or torn.
+/// Doubts about the superblocks of the members that are there.
+pub(crate) struct Hidden {
+    /// Members of which a slot may hide a newer superblock.
+    pub(crate) hiding: Members,
+    /// Devices that another one has taken the place of, by what the other members know: what they
+    /// hold says nothing of the array as it is.
+    pub(crate) replaced: Members,
+    /// All may be older than the log: a member is missing, and a slot of another one may hide what
+    /// it knows; or two members have one slot each, and their newer ones may be damaged, or torn.
+    pub(crate) may_be_older: bool,
+}
+
+/// Reads the superblocks of the members that are there.
 ///
 /// # Errors
 ///
 /// Returns why one has none, or [`Fault::Unsure`] if a member is missing, and a slot of another one
-/// may hide what the missing one knows. Who forces it gives that up.
+/// may hide what the missing one knows, which has not failed by what that one shows. Who forces it
+/// gives that up.
 pub(crate) fn superblocks<D: Devices>(
     devices: &mut D,
     (present, is_forced): (Members, bool),
     superblocks: &mut [Option<Superblock>; MEMBERS],
     crc: &impl Checksum,
-) -> Result<(Members, bool), Fault<D::Error>> {
+) -> Result<Hidden, Fault<D::Error>> {
     let (mut hiding, mut alone) = (Members::NONE, Members::NONE);
     let mut layout = None;
-    for (member, to) in (0..MEMBERS).zip(superblocks) {
+    for (member, to) in (0..MEMBERS).zip(&mut *superblocks) {
         if present.contains(member) {
             let [one, other] = read(devices, member, crc).map_err(|e| Fault::Io(member, e))?;
             if may_hide([&one, &other]) {
@@ -84,16 +94,39 @@ pub(crate) fn superblocks<D: Devices>(
         }
     }
     let all = layout.map_or(Members::ALL, |layout| layout.members());
-    let is_sure = is_forced || present == all;
+    let replaced = replaced(superblocks);
+    let (missing, hiding) = (all.minus(present.minus(replaced)), hiding.minus(replaced));
+    // Of an epoch in which those that are missing have failed the next one, which may be hidden,
+    // relies on the others alone.
+    let is_unsure = |member: &usize| {
+        let shown = superblocks.get(*member).copied().flatten();
+        !shown.is_some_and(|shown| missing.is_within(shown.epoch.failed))
+    };
     // What one slot knew that is gone, no other member of a log on one knows.
     let few = layout.map_or(1, |layout| layout.members_needed().saturating_sub(1));
-    match hiding.iter().next() {
-        Some(member) if !is_sure => Err(Fault::Unsure(member)),
-        first => {
-            let is_unsure = present != all && first.is_some();
-            Ok((hiding, is_unsure || alone.count() > few))
-        }
+    match hiding.iter().find(is_unsure) {
+        Some(member) if !is_forced => Err(Fault::Unsure(member)),
+        first => Ok(Hidden {
+            hiding,
+            replaced,
+            may_be_older: first.is_some() || alone.minus(replaced).count() > few,
+        }),
     }
+}
+
+/// Returns the devices of which another member knows that a later one is that member.
+fn replaced(superblocks: &[Option<Superblock>; MEMBERS]) -> Members {
+    let each = superblocks.iter().flatten();
+    let is_replaced = |own: &&Superblock| {
+        let Some(device) = own.devices.get(own.member) else {
+            return false;
+        };
+        let others = superblocks.iter().flatten();
+        let others = others.filter(|other| other.is_of_same_array(own));
+        let mut known = others.filter_map(|other| other.devices.get(own.member));
+        known.any(|known| known.id != device.id && known.since > device.since)
+    };
+    each.filter(is_replaced).map(|own| own.member).collect()
 }
 
 /// Checks that a member is the one it was given as, and as long as it must be.

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod asked;
 mod epochs;
 mod hostile;
 mod liars;
