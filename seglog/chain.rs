@@ -88,6 +88,11 @@ pub(crate) struct Chain<'a, D, C> {
     pub(crate) incarnation: u64,
     /// The number of a batch in whose place a member has one of a later incarnation.
     pub(crate) later: Option<u64>,
+    /// Superblocks may hide a later epoch, or which one of two it is: the log is asked.
+    pub(crate) may_be_hidden: bool,
+    /// The number of a batch that says otherwise than the epoch, and the members it was written
+    /// with: one begins without a member only when those that live have been told so.
+    pub(crate) lived: Option<(u64, Members)>,
 }
 
 impl<D: Devices, C: Checksum> Chain<'_, D, C> {
@@ -119,6 +124,9 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                 if found.is_some_and(|(head, _)| head.incarnation > self.incarnation) {
                     self.later = Some(cursor.sequence);
                     continue;
+                }
+                if self.is_of_others(found.as_ref()) {
+                    return Ok(None);
                 }
                 let is_newer = |head: &Head| {
                     let best = best.as_ref().map(|best| best.head.incarnation);
@@ -162,6 +170,18 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
             }
             (None, _) => Ok(None),
         }
+    }
+
+    /// Whether a batch was written without a member that is in sync, which is noted.
+    fn is_of_others(&mut self, found: Option<&(Head, u32)>) -> bool {
+        let Some((head, _)) = found.filter(|_| self.may_be_hidden) else {
+            return false;
+        };
+        let is_of_others = !self.in_sync.is_within(head.live);
+        if is_of_others {
+            self.lived = Some((head.sequence, head.live));
+        }
+        is_of_others
     }
 
     /// Returns the members that a batch covers something of. `begun` is the incarnation that each

@@ -91,6 +91,8 @@ pub struct Choice {
     pub behind: Members,
     /// The highest incarnation that a member which is there holds.
     pub incarnation: u64,
+    /// Whether members hold epochs after it that exclude each other, so that none counts.
+    pub is_forked: bool,
 }
 
 impl Choice {
@@ -185,7 +187,35 @@ fn possible(held: &Held, epoch: &Epoch, quorum: usize) -> Option<Choice> {
         in_sync: current,
         behind,
         incarnation: incarnations.max().unwrap_or_default(),
+        is_forked: false,
     })
+}
+
+/// Returns the choice where members hold epochs that exclude each other, and all are there: one of
+/// them could not be read when the other one was told. Who is called in sync by such an epoch and
+/// does not hold it was not told it, so nothing relies on it: their parent counts. It is held, or
+/// they call the same members in sync, and each of these has one: then one is as good as the other.
+fn forked(held: &Held) -> Option<Choice> {
+    let present = those(held, |_| true);
+    let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
+    let incarnation = incarnations.max().unwrap_or_default();
+    let each = held.iter().flatten().filter(|_| present == Members::ALL);
+    newest(each.filter_map(|epoch| {
+        let in_sync = epoch.in_sync();
+        let is_twin = |other: &Epoch| other.parent == epoch.parent && other.failed == epoch.failed;
+        let holders = those(held, |other| other == epoch).and(in_sync);
+        let children = those(held, |other| other.parent == epoch.id).and(in_sync);
+        let twins = those(held, is_twin).and(in_sync);
+        let is_parent = holders.or(children) == in_sync;
+        let is_possible = in_sync.count() >= QUORUM && (is_parent || twins == in_sync);
+        is_possible.then_some(Choice {
+            epoch: *epoch,
+            in_sync,
+            behind: in_sync.minus(holders),
+            incarnation,
+            is_forked: true,
+        })
+    }))
 }
 
 /// Returns the choice of the newest epoch.
@@ -208,11 +238,11 @@ fn newest(choices: impl Iterator<Item = Choice>) -> Option<Choice> {
 /// Returns that there is none.
 pub(crate) fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<Choice, NoQuorum> {
     let chosen = choose_by(held, quorum);
-    let one = hiding.iter().next().filter(|_| hiding.count() == 1);
-    let Some(member) = one else {
-        return chosen;
+    let Some(member) = one(hiding) else {
+        let fork = forked(held).filter(|_| hiding.is_empty());
+        return chosen.or_else(|why| fork.ok_or(why));
     };
-    match (chosen, choose_told(held, member, quorum)) {
+    match (chosen, newest(told(held, member, quorum))) {
         (Ok(chosen), Some(told)) if chosen.epoch.incarnation >= told.epoch.incarnation => {
             Ok(chosen)
         }
@@ -229,6 +259,39 @@ pub(crate) fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<C
     }
 }
 
+/// Returns the member that alone hides something.
+fn one(hiding: Members) -> Option<usize> {
+    hiding.iter().next().filter(|_| hiding.count() == 1)
+}
+
+/// Chooses anew where the log has a batch that only `lived` were written with, and a choice calls
+/// others in sync: another epoch of that incarnation, which it can be of; else the same one, of
+/// which a later one that is hidden says that the others have failed. `None` if too few are left.
+pub(crate) fn choose_again(
+    held: &Held,
+    (hiding, quorum): (Members, usize),
+    (before, lived): (&Choice, Members),
+) -> Option<Choice> {
+    let each = held.iter().flatten();
+    let shown = each.filter_map(|epoch| possible(held, epoch, quorum));
+    let hidden = one(hiding).into_iter();
+    let hidden = hidden.flat_map(|member| told(held, member, quorum));
+    let other = newest(shown.chain(hidden).filter(|choice| {
+        choice.epoch.incarnation == before.epoch.incarnation && choice.in_sync.is_within(lived)
+    }));
+    let incarnation = before.incarnation;
+    let other = other.map(|choice| Choice {
+        incarnation,
+        ..choice
+    });
+    let rest = Choice {
+        in_sync: before.in_sync.and(lived),
+        behind: before.behind.and(lived),
+        ..*before
+    };
+    other.or((rest.in_sync.count() >= quorum).then_some(rest))
+}
+
 /// Returns whether an epoch is rather one of an assembly by force that was cut off than one later
 /// than `chosen`, which went on without those that hold it. Its incarnation says nothing then:
 /// [`Choice::behind_what_is_given_up`] has made it later than those of all assemblies since.
@@ -238,19 +301,20 @@ fn is_cut_off(held: &Held, chosen: &Epoch, epoch: &Epoch) -> bool {
     !chosen.failed.and(holders).is_empty() && ahead >= GIVEN_UP_MAX / 2
 }
 
-/// Chooses among the epochs whose parent a member must have been told, and hides.
-fn choose_told(held: &Held, member: usize, quorum: usize) -> Option<Choice> {
-    let shown = held.get(member).copied().flatten()?;
-    let told = held.iter().flatten().filter(|epoch| {
+/// Returns the choices of epochs whose parent a member must have been told, and hides.
+fn told(held: &Held, member: usize, quorum: usize) -> impl Iterator<Item = Choice> + use<'_> {
+    let shown = held.get(member).copied().flatten();
+    held.iter().flatten().filter_map(move |epoch| {
+        let shown = shown?;
         let is_later = epoch.incarnation > shown.incarnation;
-        epoch.in_sync().contains(member) && is_later && epoch.parent != shown.id
-    });
-    newest(told.filter_map(|epoch| {
+        if !epoch.in_sync().contains(member) || !is_later || epoch.parent == shown.id {
+            return None;
+        }
         let mut hidden = *held;
         *hidden.get_mut(member)? = Some(Epoch {
             id: epoch.parent,
             ..shown
         });
         possible(&hidden, epoch, quorum)
-    }))
+    })
 }

@@ -62,15 +62,18 @@ use super::{
 /// An assembly.
 pub struct Recovery<'a, D, C> {
     pub(crate) chain: Chain<'a, D, C>,
-    superblocks: [Option<Superblock>; MEMBERS],
-    choice: Choice,
-    start: Start,
+    pub(crate) superblocks: [Option<Superblock>; MEMBERS],
+    /// The epochs of the devices that count, and the members of which a slot may hide a newer one.
+    pub(crate) held: Held,
+    pub(crate) hiding: Members,
+    pub(crate) choice: Choice,
+    pub(crate) start: Start,
     /// The devices that the array knows.
-    known: [Device; MEMBERS],
+    pub(crate) known: [Device; MEMBERS],
     end: Cursor,
     /// The cursor at which the first batch of this incarnation is expected.
     first: Cursor,
-    /// Two members have one superblock each: those that are left may be older than the log.
+    /// Superblocks are missing that may say more: those that are left may be older than the log.
     pub(crate) may_be_older: bool,
 }
 
@@ -107,7 +110,6 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         let mut superblocks = [None; MEMBERS];
         let with = (present, is_forced);
         let hidden = slots::superblocks(devices, with, &mut superblocks, crc)?;
-        let may_be_older = hidden.may_be_older;
         let mut all = superblocks.iter().flatten();
         let none = Fault::NoQuorum(NoQuorum { present });
         let first = *all.next().ok_or(none)?;
@@ -122,26 +124,11 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
         }
-        if is_forced && may_be_older {
+        if is_forced && hidden.may_be_older {
             choice = choice.behind_what_is_given_up();
         }
-        let starts = superblocks.iter().flatten();
-        let starts = starts
-            .filter(|s| choice.in_sync.contains(s.member))
-            .map(|s| s.start);
-        let start = starts
-            .max_by_key(|start| start.generation)
-            .unwrap_or(first.start);
-        // Of two that name different devices one was written before the other one was taken back.
-        let known = [0, 1, 2].map(|member: usize| {
-            let in_sync = superblocks.iter().flatten();
-            let in_sync = in_sync.filter(|s| choice.in_sync.contains(s.member));
-            let devices = in_sync.filter_map(|s| s.devices.get(member).copied());
-            devices
-                .max_by_key(|device| device.since)
-                .unwrap_or_default()
-        });
-        Ok(Self {
+        let may_be_older = hidden.may_be_older || choice.is_forked;
+        let mut recovery = Self {
             chain: Chain {
                 devices,
                 crc,
@@ -151,15 +138,21 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                 in_sync: choice.in_sync,
                 incarnation: choice.epoch.incarnation,
                 later: None,
+                may_be_hidden: may_be_older || !hidden.hiding.is_empty(),
+                lived: None,
             },
             superblocks,
+            held,
+            hiding: hidden.hiding,
             choice,
-            start,
-            known,
-            end: start.cursor,
-            first: start.cursor,
+            start: first.start,
+            known: [Device::default(); MEMBERS],
+            end: first.start.cursor,
+            first: first.start.cursor,
             may_be_older: may_be_older && !is_forced,
-        })
+        };
+        recovery.stand_on(choice);
+        Ok(recovery)
     }
 
     /// Returns the layout of the array.
@@ -238,6 +231,43 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         table: &mut T,
         mut assign: impl FnMut(&mut T, (&Head, usize), &[u8]) -> Result<(), record::Malformed>,
     ) -> Result<(), Fault<D::Error>> {
+        let (mut cursor, mut opened) = self.walk_once(table, &mut assign)?;
+        for _ in 0..MEMBERS {
+            let Some(lived) = self.chain.lived.take() else {
+                break;
+            };
+            self.stand_on_others(lived, table)?;
+            (cursor, opened) = self.walk_once(table, &mut assign)?;
+        }
+        if let Some((sequence, _)) = self.chain.lived {
+            return Err(Fault::Superseded { sequence });
+        }
+        self.check_end(&cursor)?;
+        for (member, device) in self.known.iter().enumerate() {
+            let layout = &self.chain.layout;
+            lose(table, Members::of(member), 0..device.since, layout);
+        }
+        self.end = cursor;
+        // An incarnation that has written nothing else is begun again in its place: else assemblies
+        // alone would use up the segments.
+        let again = opened.filter(|_| !self.is_followed(&cursor));
+        self.first = again.unwrap_or(cursor);
+        // A use that a crash has taken from the log has its number again, and a device that was
+        // taken back at that time may have its columns then.
+        let next = self.first.segment_sequence.saturating_add(1);
+        for device in &mut self.known {
+            device.since = device.since.min(next);
+        }
+        Ok(())
+    }
+
+    /// Follows the log with the members that are chosen. Returns its end, and where its last batch
+    /// was expected if that is the first one of an incarnation.
+    fn walk_once<T: Table>(
+        &mut self,
+        table: &mut T,
+        assign: &mut impl FnMut(&mut T, (&Head, usize), &[u8]) -> Result<(), record::Malformed>,
+    ) -> Result<(Cursor, Option<Cursor>), Fault<D::Error>> {
         self.load_table(table)?;
         let mut cursor = self.start.cursor;
         let mut opened = None;
@@ -265,23 +295,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             note_batch(table, head, members, &self.chain.layout);
             cursor = cursor.behind(head, accepted.hash);
         }
-        self.check_end(&cursor)?;
-        for (member, device) in self.known.iter().enumerate() {
-            let layout = &self.chain.layout;
-            lose(table, Members::of(member), 0..device.since, layout);
-        }
-        self.end = cursor;
-        // An incarnation that has written nothing else is begun again in its place: else assemblies
-        // alone would use up the segments.
-        let again = opened.filter(|_| !self.is_followed(&cursor));
-        self.first = again.unwrap_or(cursor);
-        // A use that a crash has taken from the log has its number again, and a device that was
-        // taken back at that time may have its columns then.
-        let next = self.first.segment_sequence.saturating_add(1);
-        for device in &mut self.known {
-            device.since = device.since.min(next);
-        }
-        Ok(())
+        Ok((cursor, opened))
     }
 
     /// Returns the next batch of the log that was followed, and the members in sync that have to be

@@ -46,6 +46,7 @@ pub mod resync;
 pub mod segments;
 pub mod slots;
 pub mod source;
+mod standing;
 pub mod superblock;
 pub mod table;
 

@@ -3,6 +3,10 @@
 //! Superblocks that hide or exclude each other, and what the log and the others know of it.
 
 use seglog::{
+    epoch::{
+        Epoch,
+        NoQuorum, //
+    },
     fault::Fault,
     identity::Device,
     layout::Layout,
@@ -20,6 +24,7 @@ use seglog::{
 use crate::{
     order::{
         assemble,
+        assemble_by_force,
         flush,
         write,
         Ram, //
@@ -49,6 +54,13 @@ fn give(ram: &mut Ram, superblock: Superblock) {
     ram.bytes[superblock.member][at..at + 512].copy_from_slice(&superblock.bytes(&Crc));
 }
 
+fn tell(ram: &mut Ram, told: Members, epoch: Epoch) {
+    for member in told.iter() {
+        let superblock = shown(ram, member).with_epoch(epoch);
+        give(ram, superblock);
+    }
+}
+
 /// The newer slots of members are damaged.
 fn hide(ram: &mut Ram, hidden: Members) {
     for member in hidden.iter() {
@@ -57,12 +69,155 @@ fn hide(ram: &mut Ram, hidden: Members) {
     }
 }
 
+/// A member has failed while the array runs, and the two others go on.
+fn fails(ram: &mut Ram, log: &mut Log, member: usize) {
+    let others = ALL.minus(Members::of(member));
+    let epoch = shown(ram, 0).epoch.without(70, Members::of(member));
+    log.fail(member);
+    tell(ram, others, epoch);
+    log.epoch_is_durable(Members::of(member));
+    for _ in 0..3 {
+        write(ram, log, 1);
+    }
+    flush(log);
+}
+
 type Found = Result<(Members, u64), Fault<()>>;
 
 fn found(result: Result<(Log, usize), Fault<()>>) -> Found {
     result.map(|(log, _)| (log.live(), log.durable()))
 }
 
+/// Two slots hide that a member has failed. Each batch since then says so.
+#[test]
+fn who_has_failed_by_the_log_is_not_in_sync() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    fails(&mut ram, &mut log, 2);
+    hide(&mut ram, members(0b011));
+    let expected = Ok((members(0b011), log.durable() + 1));
+    for is_forced in [false, true] {
+        let mut ram = ram.clone();
+        let result = if is_forced {
+            assemble_by_force(&mut ram, ALL, 8)
+        } else {
+            assemble(&mut ram, ALL, 8)
+        };
+        assert_eq!(found(result), expected);
+        assert_eq!(shown(&ram, 0).epoch.failed, members(0b100));
+    }
+}
+
+/// Two assemblies with others absent have one incarnation: the first was cut off when one of its
+/// members was told, the other one has gone on. Who is in both cannot give its newer slot.
+#[test]
+fn of_two_epochs_of_one_incarnation_the_log_knows_which_it_is() {
+    for (cut, whole) in [(0b110, 0b101), (0b101, 0b110)] {
+        let mut ram = Ram::new();
+        assemble(&mut ram, ALL, 6).unwrap();
+        let (cut, whole) = (members(cut), members(whole));
+        let first = cut.iter().next().unwrap();
+        let mut later = ram.clone();
+        assemble(&mut later, cut, 7).unwrap();
+        ram.bytes[first][..8192].copy_from_slice(&later.bytes[first][..8192]);
+        let (mut log, _) = assemble(&mut ram, whole, 8).unwrap();
+        for _ in 0..3 {
+            write(&mut ram, &mut log, 1);
+        }
+        flush(&mut log);
+        hide(&mut ram, Members::of(2));
+        let found = found(assemble(&mut ram, ALL, 9));
+        assert_eq!(found, Ok((whole, log.durable() + 1)));
+    }
+}
+
+/// A slot of a member cannot be read while the next assembly tells another one its epoch, and can
+/// be read again after that was cut off: it has another child of the epoch that counted.
+#[test]
+fn children_that_exclude_each_other_do_not_count() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let parent = shown(&ram, 0).epoch;
+    let next = Epoch {
+        id: 7,
+        parent: parent.id,
+        incarnation: parent.incarnation + 1,
+        ..parent
+    };
+    let mut forked = ram.clone();
+    tell(&mut forked, Members::of(0), next);
+    tell(
+        &mut forked,
+        Members::of(1),
+        parent.without(8, Members::of(2)),
+    );
+    let result = found(assemble(&mut forked.clone(), ALL, 9));
+    assert_eq!(result, Ok((ALL, log.durable() + 1)));
+    // The one that is missing may know more.
+    let present = members(0b011);
+    let refused = assemble(&mut forked, present, 9).map(|_| ());
+    assert_eq!(refused, Err(Fault::NoQuorum(NoQuorum { present })));
+    // A member that returns is told its parent, and is not in sync by it.
+    let (mut log, _) = assemble(&mut ram, members(0b110), 10).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let parent = shown(&ram, 1).epoch;
+    tell(&mut ram, Members::of(0), parent);
+    tell(&mut ram, Members::of(2), parent.with(11, 0));
+    let next = Epoch {
+        id: 12,
+        parent: parent.id,
+        incarnation: parent.incarnation + 1,
+        ..parent
+    };
+    tell(&mut ram, Members::of(1), next);
+    let result = found(assemble(&mut ram, ALL, 13));
+    assert_eq!(result, Ok((members(0b110), log.durable() + 1)));
+}
+
+/// Two members hide what they were told, so another epoch of the same members is told to one of
+/// them over it. Then both can be read.
+#[test]
+fn two_epochs_of_the_same_members_are_as_good() {
+    let two = members(0b011);
+    let mut ram = Ram::new();
+    assemble(&mut ram, two, 6).unwrap();
+    let before = ram.clone();
+    let (mut log, _) = assemble(&mut ram, two, 7).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let mut other = before;
+    assemble(&mut other, two, 8).unwrap();
+    ram.bytes[0][..8192].copy_from_slice(&other.bytes[0][..8192]);
+    let result = found(assemble(&mut ram, ALL, 9));
+    assert_eq!(result, Ok((two, log.durable() + 1)));
+}
+
+/// One that went on with a child hides it, and shows its parent again: that is older than the log.
+#[test]
+fn a_child_that_was_relied_on_is_not_given_up_as_one_of_two() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    let parent = shown(&ram, 0).epoch;
+    fails(&mut ram, &mut log, 2);
+    // As if an assembly had been cut off while both could not be read.
+    let mut superblock = shown(&ram, 1);
+    superblock.epoch = Epoch {
+        id: 9,
+        parent: parent.id,
+        incarnation: parent.incarnation + 1,
+        ..parent
+    };
+    give(&mut ram, superblock);
+    let result = found(assemble(&mut ram, ALL, 10));
+    assert_eq!(result, Ok((members(0b011), log.durable() + 1)));
+}
+
+/// A device was replaced, and is put back in the place of the one that has replaced it. It hides a
+/// slot, and power has failed when one of the others was told an epoch: it is not one of those that
 /// are behind.
 #[test]
 fn a_device_that_was_replaced_is_not_taken_for_the_one_in_its_place() {

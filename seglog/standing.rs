@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The epoch that an assembly stands on, and the members that are in sync by it.
+
+use super::{
+    devices::Devices,
+    epoch::{
+        choose_again,
+        Choice, //
+    },
+    fault::Fault,
+    members::Members,
+    recovery::Recovery,
+    superblock::Superblock,
+    table::Table,
+    Checksum, //
+};
+
+impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
+    /// Begins with a choice: its members say where the log starts, and which devices they know.
+    pub(crate) fn stand_on(&mut self, choice: Choice) {
+        self.choice = choice;
+        self.chain.in_sync = choice.in_sync;
+        self.chain.incarnation = choice.epoch.incarnation;
+        self.chain.later = None;
+        let in_sync = |s: &&Superblock| choice.in_sync.contains(s.member);
+        let all = self.superblocks.iter().flatten().filter(in_sync);
+        let starts = all.clone().map(|s| s.start);
+        if let Some(start) = starts.max_by_key(|start| start.generation) {
+            self.start = start;
+        }
+        // Of two that name different devices one was written before the other one was taken back.
+        self.known = [0, 1, 2].map(|member: usize| {
+            let devices = all.clone().filter_map(|s| s.devices.get(member).copied());
+            devices
+                .max_by_key(|device| device.since)
+                .unwrap_or_default()
+        });
+    }
+
+    /// Begins with another choice, as the log has a batch that only some members were written with.
+    pub(crate) fn stand_on_others(
+        &mut self,
+        (sequence, lived): (u64, Members),
+        table: &mut impl Table,
+    ) -> Result<(), Fault<D::Error>> {
+        let of = (self.hiding, self.chain.layout.members_needed());
+        match choose_again(&self.held, of, (&self.choice, lived)) {
+            Some(choice) => self.stand_on(choice),
+            None => return Err(Fault::Superseded { sequence }),
+        }
+        for index in 0..self.chain.layout.words() {
+            table.set(index, 0);
+        }
+        Ok(())
+    }
+}
