@@ -12,6 +12,7 @@ use super::{
     },
     cursor::Cursor,
     devices::Devices,
+    epoch::GIVEN_UP_MAX,
     fault::Fault,
     layout::{
         Layout,
@@ -90,6 +91,8 @@ pub(crate) struct Chain<'a, D, C> {
     pub(crate) later: Option<u64>,
     /// Superblocks may hide a later epoch, or which one of two it is: the log is asked.
     pub(crate) may_be_hidden: bool,
+    /// Gives up what was written without a member that is in sync.
+    pub(crate) gives_up: bool,
     /// The number of a batch that says otherwise than the epoch, and the members it was written
     /// with: one begins without a member only when those that live have been told so.
     pub(crate) lived: Option<(u64, Members)>,
@@ -102,9 +105,10 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
     /// cannot be read where a batch may be is not needed while the others are enough to have it:
     /// they have it, or it was not flushed. Else nothing says that the log ends there.
     pub(crate) fn next(&mut self, cursor: &Cursor) -> Result<Option<Accepted>, Fault<D::Error>> {
-        let mut best: Option<Accepted> = None;
-        let mut doubt: Option<Doubt> = None;
+        let (mut best, mut doubt): (Option<Accepted>, Option<Doubt>) = (None, None);
         let mut begun = [0; MEMBERS];
+        let given_up = self.given_up();
+        let fits = |head: &Head| cursor.fits(head) && !given_up(head);
         for place in cursor.places() {
             let Some(at) = self.layout.at(place) else {
                 continue;
@@ -115,11 +119,10 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                     unreadable = unreadable.or(Members::of(member));
                     continue;
                 };
-                let first = found.filter(|(head, _)| cursor.is_of_next_use(head));
-                if let (Some(begun), Some((head, _))) = (begun.get_mut(member), first) {
-                    *begun = head.incarnation;
+                if let (Some(begun), Some((head, _))) = (begun.get_mut(member), &found) {
+                    *begun = cursor.begun_by(head);
                 }
-                let found = found.filter(|(head, _)| cursor.fits(head));
+                let found = found.filter(|(head, _)| fits(head));
                 // A member that lies would else cut the log: a later incarnation goes before.
                 if found.is_some_and(|(head, _)| head.incarnation > self.incarnation) {
                     self.later = Some(cursor.sequence);
@@ -169,6 +172,16 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                 self.load_again(best).map(Some)
             }
             (None, _) => Ok(None),
+        }
+    }
+
+    /// Returns whether a batch was written without a member that is in sync, since a point that the
+    /// user has gone back to by force: now, or as the incarnation says.
+    fn given_up(&self) -> impl Fn(&Head) -> bool + use<D, C> {
+        let (gives_up, in_sync, incarnation) = (self.gives_up, self.in_sync, self.incarnation);
+        move |head| {
+            let is_before = head.incarnation.saturating_add(GIVEN_UP_MAX) <= incarnation;
+            (gives_up || is_before) && !in_sync.is_within(head.live)
         }
     }
 
@@ -342,9 +355,10 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         mut test: impl FnMut(&Head) -> bool,
     ) -> Option<Head> {
         let known = since..=self.incarnation;
+        let is_given_up = self.given_up();
         self.find(from, |head| {
             let is_of_use = head.segment_sequence == segment_sequence;
-            is_of_use && known.contains(&head.incarnation) && test(head)
+            is_of_use && known.contains(&head.incarnation) && !is_given_up(head) && test(head)
         })
     }
 }

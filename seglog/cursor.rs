@@ -90,10 +90,20 @@ impl Cursor {
 
     /// Whether a batch is the first one of the next segment in the use that follows, of whichever
     /// incarnation.
-    pub(crate) fn is_of_next_use(&self, head: &Head) -> bool {
+    fn is_of_next_use(&self, head: &Head) -> bool {
         head.place.unit == 0
             && head.place.segment == self.next
             && Some(head.segment_sequence) == self.segment_sequence.checked_add(1)
+    }
+
+    /// Returns the incarnation of the first batch of the next segment in that use; 0 of another
+    /// batch.
+    pub(crate) fn begun_by(&self, head: &Head) -> u64 {
+        if self.is_of_next_use(head) {
+            head.incarnation
+        } else {
+            0
+        }
     }
 
     /// Returns where the batch can be.

@@ -19,7 +19,7 @@ const QUORUM: usize = 2;
 
 /// The number of incarnations that are left out where epochs may be given up, which are not known:
 /// more than there are assemblies between two writes of a superblock.
-const GIVEN_UP_MAX: u64 = 1 << 16;
+pub(crate) const GIVEN_UP_MAX: u64 = 1 << 16;
 
 /// An epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -105,7 +105,7 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
             ),
             Self::Superseded { sequence } => write!(
                 f,
-                "slots of two superblocks are damaged, or cannot be read, and the others are older \
+                "slots of superblocks are damaged, or cannot be read, and the others are older \
                  than the log: give up what was written from batch {sequence} on: force=1"
             ),
             Self::Unreadable { member, at } => write!(

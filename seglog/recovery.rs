@@ -75,6 +75,7 @@ pub struct Recovery<'a, D, C> {
     first: Cursor,
     /// Superblocks are missing that may say more: those that are left may be older than the log.
     pub(crate) may_be_older: bool,
+    pub(crate) is_forced: bool,
 }
 
 /// The result of an assembly.
@@ -139,6 +140,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                 incarnation: choice.epoch.incarnation,
                 later: None,
                 may_be_hidden: may_be_older || !hidden.hiding.is_empty(),
+                gives_up: false,
                 lived: None,
             },
             superblocks,
@@ -150,6 +152,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             end: first.start.cursor,
             first: first.start.cursor,
             may_be_older: may_be_older && !is_forced,
+            is_forced,
         };
         recovery.stand_on(choice);
         Ok(recovery)

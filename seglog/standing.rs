@@ -38,6 +38,15 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         });
     }
 
+    /// Ends the log before what was written without one of the members: that is given up.
+    fn give_up(&mut self) {
+        self.chain.gives_up = true;
+        let held = self.held.iter().flatten().map(|epoch| epoch.incarnation);
+        if held.max() == Some(self.choice.incarnation) {
+            self.choice = self.choice.behind_what_is_given_up();
+        }
+    }
+
     /// Begins with another choice, as the log has a batch that only some members were written with.
     pub(crate) fn stand_on_others(
         &mut self,
@@ -47,6 +56,7 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         let of = (self.hiding, self.chain.layout.members_needed());
         match choose_again(&self.held, of, (&self.choice, lived)) {
             Some(choice) => self.stand_on(choice),
+            None if self.is_forced => self.give_up(),
             None => return Err(Fault::Superseded { sequence }),
         }
         for index in 0..self.chain.layout.words() {

@@ -9,7 +9,10 @@ use seglog::{
     },
     fault::Fault,
     identity::Device,
-    layout::Layout,
+    layout::{
+        Layout,
+        SLOTS, //
+    },
     log::Log,
     members::{
         Members,
@@ -245,4 +248,50 @@ fn a_device_that_was_replaced_is_not_taken_for_the_one_in_its_place() {
     hide(&mut ram, Members::of(0));
     let refused = assemble(&mut ram, ALL, 9).map(|_| ());
     assert_eq!(refused, Err(Fault::Unsure(0)));
+}
+
+/// A member failed while the array ran. One of the two others is lost, and the other one has lost
+/// the slot that says so: by force what was written since then is given up.
+#[test]
+fn what_was_written_since_a_failure_is_given_up_by_force() {
+    let two = members(0b101);
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let durable = log.durable();
+    fails(&mut ram, &mut log, 2);
+    hide(&mut ram, Members::of(0));
+    let refused = assemble(&mut ram.clone(), two, 8).map(|_| ());
+    assert_eq!(refused, Err(Fault::Unsure(0)));
+    // It may be cut off, at each of its writes of a superblock.
+    let mut forced = ram.clone();
+    let result = found(assemble_by_force(&mut forced, two, 8));
+    assert_eq!(result, Ok((two, durable + 1)));
+    for told in [two, Members::of(0), Members::of(2)] {
+        let mut cut = ram.clone();
+        for member in told.iter() {
+            let slots = ..usize::from(SLOTS) * 4096;
+            cut.bytes[member][slots].copy_from_slice(&forced.bytes[member][slots]);
+        }
+        let again = found(assemble_by_force(&mut cut.clone(), two, 9));
+        assert_eq!(again, Ok((two, durable + 1)), "{told:?}");
+        if told == two {
+            assert_eq!(found(assemble(&mut cut, two, 9)), again);
+        }
+    }
+    // It is given up for good, also if the other one is there again.
+    for new in 0..12 {
+        let mut ram = forced.clone();
+        let (mut log, _) = assemble(&mut ram, two, 10).unwrap();
+        for _ in 0..new {
+            write(&mut ram, &mut log, 1);
+            flush(&mut log);
+        }
+        let expected = Ok((two, log.durable() + u64::from(new > 0)));
+        for present in [two, ALL] {
+            let again = found(assemble(&mut ram.clone(), present, 11));
+            assert_eq!(again, expected, "{new} {present:?}");
+        }
+    }
 }
