@@ -17,6 +17,11 @@ use super::{
 };
 
 impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
+    /// Whether [`Self::walk`] may find that others are in sync than the superblocks say.
+    pub fn asks_log(&self) -> bool {
+        self.chain.may_be_hidden
+    }
+
     /// Begins with a choice: its members say where the log starts, and which devices they know.
     pub(crate) fn stand_on(&mut self, choice: Choice) {
         self.choice = choice;

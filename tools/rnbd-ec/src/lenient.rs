@@ -9,10 +9,6 @@ use seglog::{
         Kind, //
     },
     cursor::Cursor,
-    epoch::{
-        choose,
-        Held, //
-    },
     layout::Layout,
     members::{
         Members,
@@ -23,10 +19,12 @@ use seglog::{
         Record,
         Records, //
     },
+    recovery::Recovery,
     superblock::{
         Start,
         Superblock, //
     },
+    table::Table,
     ArrayTag, //
 };
 
@@ -72,26 +70,24 @@ pub struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// Chooses where it starts, and the members that count: as an assembly does if there are enough
-    /// of them, else the latest start of all.
+    /// Chooses where it starts, and the members that count: as an assembly by force does if there
+    /// are enough of them, else the latest start of all.
     pub fn new(media: &'a mut Media, superblocks: &[Option<Superblock>; MEMBERS]) -> Option<Self> {
-        let held: Held = superblocks.map(|superblock| superblock.map(|s| s.epoch));
-        let chosen = choose(&held).ok();
-        let members = chosen.map_or(Members::ALL, |choice| choice.in_sync);
-        let members = members.and(media.present());
         let all = superblocks.iter().flatten();
-        let usable = all.filter(|s| members.contains(s.member));
-        let newest = usable.max_by_key(|s| s.start.generation)?;
-        let layout = newest.layout;
+        let newest = all.max_by_key(|s| s.start.generation)?;
+        let (layout, tag) = (newest.layout, newest.tag);
         let units = layout.column_units_max() as usize;
         let bytes = units.saturating_mul(layout.unit_bytes());
+        let mut memory = [(); MEMBERS].map(|()| vec![0; bytes]);
+        let chosen = chosen(media, &mut memory);
+        let (members, start) = chosen.unwrap_or((media.present(), newest.start));
         Some(Self {
             media,
             layout,
-            tag: newest.tag,
+            tag,
             members,
-            start: newest.start,
-            memory: [(); MEMBERS].map(|()| vec![0; bytes]),
+            start,
+            memory,
         })
     }
 
@@ -168,6 +164,30 @@ impl<'a> Log<'a> {
         }
         batch
     }
+}
+
+/// A table of which nothing is kept: who is in sync does not need it.
+struct NoTable;
+
+impl Table for NoTable {
+    fn word(&self, _: u64) -> u64 {
+        0
+    }
+
+    fn set(&mut self, _: u64, _: u64) {}
+}
+
+/// Returns the members that an assembly by force takes, and its start; `None` if it is refused.
+/// Where a slot may hide something the log is asked, as there.
+fn chosen(media: &mut Media, memory: &mut [Vec<u8>; MEMBERS]) -> Option<(Members, Start)> {
+    let with = (media.present(), true);
+    let columns = memory.each_mut().map(Vec::as_mut_slice);
+    let mut recovery = Recovery::examine(media, with, columns, &Crc).ok()?;
+    if recovery.asks_log() {
+        // What is wrong with the log is listed.
+        let _ = recovery.walk(&mut NoTable);
+    }
+    Some((recovery.in_sync(), *recovery.start()))
 }
 
 impl Batch {

@@ -121,21 +121,16 @@ fn try_to(
         Ok(recovery) => recovery,
         Err(fault) => return Ok(Err(fault)),
     };
-    let in_sync = recovery.in_sync();
-    report.each(present, |member| {
-        let is_in_sync = in_sync.contains(member.member);
-        member.state = if is_in_sync {
-            State::InSync
-        } else {
-            State::Stale
-        };
-    });
+    note_states(present, recovery.in_sync(), report);
     let bytes = layout.words().saturating_mul(8);
     let words = Words::new(layout);
     let mut words = words.with_context(|| format!("its table takes {bytes} bytes of memory"))?;
     if let Err(fault) = recovery.walk(&mut words) {
         return Ok(Err(fault));
     }
+    // The log may have said who is.
+    let in_sync = recovery.in_sync();
+    note_states(present, in_sync, report);
     let (mut pending, mut batches) = (HashMap::new(), 0u64);
     let followed = recovery.follow(|head, missing| {
         batches = batches.saturating_add(1);
@@ -163,6 +158,18 @@ fn try_to(
         words,
         pending,
     }))
+}
+
+/// Notes which of the members that are there are in sync.
+fn note_states(present: Members, in_sync: Members, report: &mut Report) {
+    report.each(present, |member| {
+        let is_in_sync = in_sync.contains(member.member);
+        member.state = if is_in_sync {
+            State::InSync
+        } else {
+            State::Stale
+        };
+    });
 }
 
 /// Returns how many segments may be written when the array is assembled; 0 if its table makes no

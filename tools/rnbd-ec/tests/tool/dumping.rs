@@ -2,6 +2,8 @@
 
 //! `dump`: superblocks, and the log.
 
+use std::path::PathBuf;
+
 use seglog::{
     batch::HEAD_BYTES,
     members::Members, //
@@ -202,4 +204,63 @@ fn a_batch_that_is_whole_goes_before_one_that_is_not() {
     let log = found["log"].as_array().unwrap();
     assert_eq!(log.last().unwrap()["kind"], "striped", "{found}");
     assert_eq!(log.last().unwrap()["units"], whole.units);
+}
+
+/// Damages the superblock of a member that counts.
+fn hide(path: &PathBuf) {
+    let found = json(&["dump"], &[path], 0);
+    let slots = &found["devices"][0]["slots"];
+    let newer = usize::from(slots[1]["counts"] == true);
+    flip(path, newer as u64 * 4096 + 50);
+}
+
+/// The newer slots of two members hide that the third one has failed, or one of them and a stale
+/// member agree: the log is that of an assembly.
+#[test]
+fn the_log_is_listed_of_the_members_that_an_assembly_takes() {
+    let folder = Folder::new("takes");
+    let mut image = Image::new(&folder);
+    image.write(0, 1);
+    image.fail(2);
+    let last = image.write(8, 16);
+    image.flush();
+    let [one, two, three] = &image.paths;
+    hide(one);
+    hide(two);
+    let is_listed = |paths: &[&PathBuf], status: u8| {
+        let found = json(&["dump", "--log"], paths, status);
+        let log = found["log"].as_array().unwrap();
+        let found = log.last().unwrap();
+        assert_eq!(found["batch"], last.sequence, "{found}");
+        found["lacking"].as_array().unwrap().len()
+    };
+    assert_eq!(is_listed(&[one, two, three], 1), 0);
+    // Refused without force, as the one that is missing may know more.
+    is_listed(&[one, three], 1);
+    says(&["check"], &[one, two, three], (1, &["stale"]));
+}
+
+/// Two have gone on without the third. Power has failed when one of them was told the next epoch,
+/// and the other one hides the one before.
+#[test]
+fn a_stale_member_does_not_say_which_log_is_listed() {
+    let folder = Folder::new("agrees");
+    let two = Members::ALL.minus(Members::of(1));
+    let mut image = Image::new(&folder).again(two);
+    let last = image.write(8, 16);
+    image.flush();
+    let before = std::fs::read(&image.paths[2]).unwrap();
+    let image = image.again(two);
+    std::fs::write(&image.paths[2], before).unwrap();
+    let [one, other, three] = &image.paths;
+    hide(three);
+    let found = json(&["dump", "--log"], &[one, other, three], 1);
+    let log = found["log"].as_array().unwrap();
+    let found = log.iter().find(|batch| batch["batch"] == last.sequence);
+    let found = found.unwrap();
+    assert_eq!(
+        found["lost_columns"].as_array().unwrap().len(),
+        0,
+        "{found}"
+    );
 }
