@@ -84,6 +84,9 @@ pub(crate) struct Chain<'a, D, C> {
     pub(crate) layout: Layout,
     pub(crate) tag: ArrayTag,
     pub(crate) in_sync: Members,
+    /// The members that cannot have failed by an epoch which slots may hide: what another one lacks
+    /// may have been flushed since.
+    pub(crate) trusted: Members,
     /// The incarnation of the epoch, which was durable before any batch of it: no later one has
     /// written anything.
     pub(crate) incarnation: u64,
@@ -153,7 +156,7 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                     doubt = Doubt::of(doubt, lacking, (head.incarnation, at));
                 }
             }
-            if self.in_sync.minus(unreadable).count() < self.layout.members_needed() {
+            if self.trusted.minus(unreadable).count() < self.layout.members_needed() {
                 let latest = if place.unit == 0 {
                     self.incarnation
                 } else {
@@ -212,10 +215,12 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
     /// read or, if too few are there, those that are not. None of one that was torn.
     fn lacking(&self, head: &Head, columns: &Columns) -> Members {
         let Columns { whole, unreadable } = *columns;
-        if head.used.and(self.in_sync) != whole.or(unreadable) {
+        if !head.used.and(self.trusted).is_within(whole.or(unreadable)) {
             return Members::NONE;
         }
-        let is_elsewhere = !whole.is_empty() && whole.count() < head.kind.columns_needed();
+        let is_elsewhere = !whole.is_empty()
+            && whole == head.used.and(self.in_sync)
+            && whole.count() < head.kind.columns_needed();
         if unreadable.is_empty() && is_elsewhere {
             head.used.minus(whole)
         } else {

@@ -137,6 +137,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                 layout: first.layout,
                 tag: first.tag,
                 in_sync: choice.in_sync,
+                trusted: choice.in_sync,
                 incarnation: choice.epoch.incarnation,
                 later: None,
                 may_be_hidden: may_be_older || !hidden.hiding.is_empty(),

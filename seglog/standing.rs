@@ -6,7 +6,8 @@ use super::{
     devices::Devices,
     epoch::{
         choose_again,
-        Choice, //
+        Choice,
+        Epoch, //
     },
     fault::Fault,
     members::Members,
@@ -26,6 +27,7 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
     pub(crate) fn stand_on(&mut self, choice: Choice) {
         self.choice = choice;
         self.chain.in_sync = choice.in_sync;
+        self.chain.trusted = self.trusted(&choice);
         self.chain.incarnation = choice.epoch.incarnation;
         self.chain.later = None;
         let in_sync = |s: &&Superblock| choice.in_sync.contains(s.member);
@@ -41,6 +43,23 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
                 .max_by_key(|device| device.since)
                 .unwrap_or_default()
         });
+    }
+
+    /// Returns the members in sync that cannot have failed by an epoch that slots hide, which was
+    /// told to two at least; nor by one that another one was told over when they hid it.
+    fn trusted(&self, choice: &Choice) -> Members {
+        let is_child = |epoch: &&Epoch| choice.is_forked && epoch.parent == choice.epoch.id;
+        let children = self.held.iter().flatten().filter(is_child);
+        let children = children.map(|epoch| epoch.failed);
+        let failed = children.fold(Members::NONE, Members::or);
+        let suspects = if self.hiding.count() < 2 {
+            failed
+        } else if choice.in_sync.is_within(self.hiding) {
+            choice.in_sync
+        } else {
+            choice.in_sync.minus(self.hiding)
+        };
+        choice.in_sync.minus(suspects)
     }
 
     /// Ends the log before what was written without one of the members: that is given up.

@@ -164,7 +164,7 @@ fn what_can_be_read_again_is_found() {
 /// had begun before it was cut off was taken for a batch of the log by who collects.
 #[test]
 fn what_three_bad_places_have_shown_does_not_come_back() {
-    for seed in [9_914, 11_261, 18_813, 25_327, 63_054] {
+    for seed in [9_914, 11_261, 18_813, 25_327, 63_054, 103_008] {
         let disks = formatted(layout_of(seed));
         assert_eq!(live_with_errors(seed, 3, disks), Ok(()), "seed {seed}");
     }

@@ -28,6 +28,7 @@ use crate::{
     order::{
         assemble,
         assemble_by_force,
+        begin,
         flush,
         write,
         Ram, //
@@ -110,6 +111,34 @@ fn who_has_failed_by_the_log_is_not_in_sync() {
         assert_eq!(found(result), expected);
         assert_eq!(shown(&ram, 0).epoch.failed, members(0b100));
     }
+}
+
+/// The third member failed while a batch was on its way to it, which was flushed then. Two slots
+/// hide that, and one of the two others cannot give its column: what the third one lacks does not
+/// say that it was torn.
+#[test]
+fn what_a_member_lacks_that_may_have_failed_was_not_torn() {
+    let two = members(0b011);
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    let late = begin(&mut log, 1).unwrap();
+    ram.arrive(&late, two);
+    for member in two.iter() {
+        log.written(late.head.sequence, member);
+    }
+    log.fail(2);
+    let epoch = shown(&ram, 0).epoch.without(70, Members::of(2));
+    tell(&mut ram, two, epoch);
+    log.epoch_is_durable(Members::of(2));
+    assert!(log.acknowledge().is_some());
+    assert_eq!(flush(&mut log), Some(late.head.sequence));
+    hide(&mut ram, two);
+    let result = found(assemble(&mut ram.clone(), ALL, 7));
+    assert_eq!(result, Ok((ALL, late.head.sequence + 1)));
+    ram.unreadable = Some((1, late.at));
+    let refused = assemble(&mut ram, ALL, 7).map(|_| ());
+    let (member, at) = (1, late.at);
+    assert_eq!(refused, Err(Fault::Unreadable { member, at }));
 }
 
 /// Two assemblies with others absent have one incarnation: the first was cut off when one of its
