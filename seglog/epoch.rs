@@ -191,15 +191,18 @@ fn possible(held: &Held, epoch: &Epoch, quorum: usize) -> Option<Choice> {
     })
 }
 
-/// Returns the choice where members hold epochs that exclude each other, and all are there: one of
-/// them could not be read when the other one was told. Who is called in sync by such an epoch and
-/// does not hold it was not told it, so nothing relies on it: their parent counts. It is held, or
-/// they call the same members in sync, and each of these has one: then one is as good as the other.
+/// Returns the choice where members hold epochs that exclude each other, and those that are missing
+/// have failed by all of them: one could not be read when another one was told. Who is called in
+/// sync by such an epoch and does not hold it was not told it, so nothing relies on it: their
+/// parent counts. It is held, or they call the same members in sync, and each of these has one:
+/// then one is as good as the other.
 fn forked(held: &Held) -> Option<Choice> {
     let present = those(held, |_| true);
     let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
     let incarnation = incarnations.max().unwrap_or_default();
-    let each = held.iter().flatten().filter(|_| present == Members::ALL);
+    let missing = Members::ALL.minus(present);
+    let failed = those(held, |epoch| missing.is_within(epoch.failed));
+    let each = held.iter().flatten().filter(|_| failed == present);
     newest(each.filter_map(|epoch| {
         let in_sync = epoch.in_sync();
         let is_twin = |other: &Epoch| other.parent == epoch.parent && other.failed == epoch.failed;
