@@ -76,6 +76,49 @@ impl Doubt {
     }
 }
 
+/// The incarnations of what members have at the start of the next segment, in its next use; 0 if
+/// they have nothing there.
+#[derive(Default)]
+struct Starts {
+    begun: [u64; MEMBERS],
+    /// The same, where it fits.
+    ended: [u64; MEMBERS],
+    /// The members that can be read there.
+    read: Members,
+}
+
+impl Starts {
+    fn note(&mut self, member: usize, head: &Head, (cursor, fits): (&Cursor, bool)) {
+        let incarnation = cursor.begun_by(head);
+        if let Some(begun) = self.begun.get_mut(member).filter(|_| incarnation > 0) {
+            *begun = incarnation;
+        }
+        if let Some(ended) = self.ended.get_mut(member).filter(|_| fits) {
+            *ended = incarnation;
+        }
+    }
+
+    /// Returns the incarnation by which the log has ended here; 0 if one of the members that can be
+    /// read has none, or they are fewer than `needed`. What has begun there on all was flushed: it
+    /// is written again in its place, and power may leave no whole one of it. What is older was
+    /// given up then.
+    fn ended_by(&self, needed: usize) -> u64 {
+        let each = self.read.iter().filter_map(|member| self.ended.get(member));
+        let ended = each.min().filter(|_| self.read.count() >= needed);
+        ended.copied().unwrap_or_default()
+    }
+
+    /// Returns the members that a batch covers something of.
+    fn covered(&self, head: &Head, in_sync: Members) -> Members {
+        if head.place.unit > 0 {
+            return Members::NONE;
+        }
+        let others = in_sync.minus(head.used).iter();
+        let is_later = |member: &usize| self.begun.get(*member) > Some(&head.incarnation);
+        others.filter(is_later).collect()
+    }
+}
+
 /// The members in sync, of which batches are read.
 pub(crate) struct Chain<'a, D, C> {
     pub(crate) devices: &'a mut D,
@@ -109,21 +152,20 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
     /// they have it, or it was not flushed. Else nothing says that the log ends there.
     pub(crate) fn next(&mut self, cursor: &Cursor) -> Result<Option<Accepted>, Fault<D::Error>> {
         let (mut best, mut doubt): (Option<Accepted>, Option<Doubt>) = (None, None);
-        let mut begun = [0; MEMBERS];
+        let mut starts = Starts::default();
         let given_up = self.given_up();
         let fits = |head: &Head| cursor.fits(head) && !given_up(head);
-        for place in cursor.places() {
-            let Some(at) = self.layout.at(place) else {
-                continue;
-            };
+        let layout = self.layout;
+        let places = cursor.places();
+        for (place, at) in places.filter_map(|place| Some((place, layout.at(place)?))) {
             let mut unreadable = Members::NONE;
             for member in self.in_sync.iter() {
                 let Ok(found) = self.head(member, place, at) else {
                     unreadable = unreadable.or(Members::of(member));
                     continue;
                 };
-                if let (Some(begun), Some((head, _))) = (begun.get_mut(member), &found) {
-                    *begun = cursor.begun_by(head);
+                if let Some((head, _)) = &found {
+                    starts.note(member, head, (cursor, fits(head)));
                 }
                 let found = found.filter(|(head, _)| fits(head));
                 // A member that lies would else cut the log: a later incarnation goes before.
@@ -156,22 +198,22 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                     doubt = Doubt::of(doubt, lacking, (head.incarnation, at));
                 }
             }
+            starts.read = self.in_sync.minus(unreadable);
             if self.trusted.minus(unreadable).count() < self.layout.members_needed() {
-                let latest = if place.unit == 0 {
-                    self.incarnation
-                } else {
-                    cursor.incarnation
-                };
-                doubt = Doubt::of(doubt, unreadable, (latest, at));
+                doubt = Doubt::of(doubt, unreadable, (self.latest(cursor, place), at));
             }
         }
+        let ended = starts
+            .ended_by(layout.members_needed())
+            .min(self.incarnation);
+        let best = best.filter(|best| best.head.incarnation >= ended);
         let newest = best.as_ref().map(|best| best.head.incarnation);
         match (best, doubt) {
             (_, Some(doubt)) if newest.is_none_or(|newest| newest < doubt.latest) => {
                 Err(doubt.fault())
             }
             (Some(mut best), _) => {
-                best.covered = self.covered(&best.head, &begun);
+                best.covered = starts.covered(&best.head, self.in_sync);
                 self.load_again(best).map(Some)
             }
             (None, _) => Ok(None),
@@ -200,15 +242,13 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         is_of_others
     }
 
-    /// Returns the members that a batch covers something of. `begun` is the incarnation that each
-    /// has at the start of the next segment.
-    fn covered(&self, head: &Head, begun: &[u64; MEMBERS]) -> Members {
-        if head.place.unit > 0 {
-            return Members::NONE;
+    /// Returns the latest incarnation that a batch may have at a place.
+    fn latest(&self, cursor: &Cursor, place: Place) -> u64 {
+        if place.unit == 0 {
+            self.incarnation
+        } else {
+            cursor.incarnation
         }
-        let others = self.in_sync.minus(head.used).iter();
-        let is_later = |member: &usize| begun.get(*member) > Some(&head.incarnation);
-        others.filter(is_later).collect()
     }
 
     /// Returns the members that may have what a batch is not whole without: those that cannot be

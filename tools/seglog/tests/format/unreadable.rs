@@ -279,3 +279,28 @@ fn what_an_assembly_that_was_cut_off_has_begun_does_not_hide_a_batch() {
     let found = newest(heads.map(|(head, _)| head), last.head.segment_sequence);
     assert_eq!(found, Some(last.head));
 }
+
+/// A batch cannot be read, and an assembly finds the log without it; it can be read again. The
+/// next one begins in the same place, of two members, and power fails when one of them has that:
+/// what the first one has begun is whole no more, and ends the log all the same.
+#[test]
+fn what_was_not_found_once_is_not_found_again() {
+    let two = Members::ALL.minus(Members::of(1));
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, Members::ALL, 6).unwrap();
+    let late = begin(&mut log, 1).unwrap();
+    ram.arrive(&late, two);
+    ram.unreadable = Some((0, late.at));
+    let (log, found) = assemble(&mut ram, Members::ALL, 7).unwrap();
+    assert_eq!(found, 1);
+    ram.unreadable = None;
+    let mut next = ram.clone();
+    assemble(&mut next, two, 8).unwrap();
+    let opening = layout().segment(log.cursor().segment) as usize;
+    for member in two.iter() {
+        ram.bytes[member][..8192].copy_from_slice(&next.bytes[member][..8192]);
+    }
+    ram.bytes[0][opening..opening + 512].copy_from_slice(&next.bytes[0][opening..opening + 512]);
+    let (_, found) = assemble(&mut ram, two, 9).unwrap();
+    assert_eq!(found, 1);
+}
