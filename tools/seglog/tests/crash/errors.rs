@@ -97,6 +97,8 @@ fn judge(
         Err(Fault::Superblock(..)) => return Ok(false),
         // One of another member is torn.
         Err(Fault::NoQuorum(_)) if shape.torn => return Ok(false),
+        // Two are, so who has failed may be hidden.
+        Err(Fault::Unreadable { .. }) if shape.torn => return Ok(false),
         Err(why) if is_whole && bad == 1 => return Err(format!("{why:?}")),
         Err(_) => return Ok(false),
     };
