@@ -67,6 +67,9 @@ const ANSWER_WORK: usize = 4;
 /// Most gather entries of an answer: the data's and the key message's.
 const ANSWER_SEGMENTS: usize = 2;
 
+/// The batch of an answer of any kind.
+type LongAnswer<'a> = Batch<'a, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>;
+
 /// Answers the request of `context`. Any context.
 #[inline]
 pub(crate) fn answer(mut context: KBox<RequestContext>, result: Result) {
@@ -128,33 +131,28 @@ pub(crate) fn send_waiting(qp: &Qp<Receiver>) {
     }
 }
 
-/// Posts the answer of `context`, for which room was reserved.
+/// Posts the answer of `context`, for which room was reserved. Most are one work request, and say
+/// that the request has succeeded.
 #[inline(always)]
 fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) {
-    let receiver = qp.handler();
-    let path = &receiver.path;
+    let path = &qp.handler().path;
     if !path.is_up() {
         path.release(context);
         return;
     }
 
     let mut space = rdma::WrBuffer::new();
-    let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
-    if context.is_read() {
-        match context.reply {
-            Some(reply) if reply.then == Then::Invalidation => {
-                let data_len = context.data_len;
-                compose_read(&mut batch, &mut context, &reply, data_len, true);
-                let imm = imm_of(&context, true);
-                finish(&mut batch, &mut context, path.chunks.keys(), 0, imm, flags);
-            }
-            Some(reply) if reply.then == Then::Nothing && context.status.is_ok() => {
-                compose_registered_read(&mut batch, &context, &reply, flags);
-            }
-            _ => return post_unusual(qp, context, flags),
+    let mut batch = qp.batch::<1, 1>(&mut space);
+    match (context.is_read(), context.reply) {
+        _ if context.status.is_err() => return post_in_parts(qp, context, flags),
+        (true, Some(reply)) if reply.then == Then::Nothing => {
+            compose_registered_read(&mut batch, &context, &reply, flags);
         }
-    } else {
-        compose_write(&mut batch, &mut context, path.chunks.keys(), flags);
+        (false, _) if !context.revoked => {
+            let imm = success_imm(&context, false);
+            finish(&mut batch, &mut context, path.chunks.keys(), 0, imm, flags);
+        }
+        _ => return post_in_parts(qp, context, flags),
     }
     // Released before the client has the answer: its next request for the chunk may come at once.
     path.release(context);
@@ -163,14 +161,10 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
     }
 }
 
-type Answer<'a> = Batch<'a, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>;
-
-/// Does what [`post`] does for a read of no data, without an invalidation, with a tail, or into
-/// registered memory that fails. Not inlined, and with a batch of its own, so that the usual one
-/// stays in registers.
-#[cold]
+/// Does what [`post`] does for an answer of several work requests, or of no success. Not inlined,
+/// and with a batch of its own, so that the usual one stays in registers.
 #[inline(never)]
-fn post_unusual(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) {
+fn post_in_parts(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) {
     let path = &qp.handler().path;
     let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
@@ -186,10 +180,14 @@ fn post_unusual(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: Sen
         path.release(context);
         return path.fail(PathError::Request(id, why.into()));
     }
-    if let Some(reply) = context.reply {
-        // Parsing has checked that the tail is shorter than the data.
-        let data_len = context.data_len.wrapping_sub(tail_len);
-        compose_read(&mut batch, &mut context, &reply, data_len, invalidate);
+    match context.reply {
+        Some(reply) => {
+            // Parsing has checked that the tail is shorter than the data.
+            let data_len = context.data_len.wrapping_sub(tail_len);
+            compose_read(&mut batch, &mut context, &reply, data_len, invalidate);
+        }
+        None if context.is_read() => {}
+        None => renew_key(&mut batch, &mut context),
     }
     let imm = imm_of(&context, invalidate);
     let tail_len = if context.status.is_ok() { tail_len } else { 0 };
@@ -211,7 +209,7 @@ fn post_unusual(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: Sen
 /// invalidation if it is wanted. A read's chunk keeps its key.
 #[inline(always)]
 fn compose_read(
-    batch: &mut Answer<'_>,
+    batch: &mut LongAnswer<'_>,
     context: &mut RequestContext,
     reply: &Reply,
     data_len: u32,
@@ -236,7 +234,7 @@ fn compose_read(
 /// chunk keeps its key, as that of any read: there is none to send.
 #[inline(always)]
 fn compose_registered_read(
-    batch: &mut Answer<'_>,
+    batch: &mut Batch<'_, Receiver, 1, 1>,
     context: &RequestContext,
     reply: &Reply,
     flags: SendFlags,
@@ -246,17 +244,13 @@ fn compose_registered_read(
         addr: reply.addr,
         key: reply.rkey,
     };
-    batch.write_imm(IO, &[data], target, imm_of(context, false), flags);
+    batch.write_imm(IO, &[data], target, success_imm(context, false), flags);
 }
 
-/// Writes the work requests of the answer to a write; the last one gets `flags`.
+/// Writes the registration of the chunk under a new key, if its key was invalidated for the
+/// request.
 #[inline(always)]
-fn compose_write(
-    batch: &mut Answer<'_>,
-    context: &mut RequestContext,
-    keys: Option<&MessageBuffers>,
-    flags: SendFlags,
-) {
+fn renew_key(batch: &mut LongAnswer<'_>, context: &mut RequestContext) {
     if context.revoked {
         if let Some(region) = &mut context.region {
             // The new key is created at posting: a queued answer gets one, too (D20).
@@ -267,15 +261,13 @@ fn compose_write(
             batch.reg_mr(REGISTER, region, access, SendFlags::NONE);
         }
     }
-    let imm = imm_of(context, false);
-    finish(batch, context, keys, 0, imm, flags);
 }
 
 /// Writes the last work request of an answer, with the last `tail_len` bytes of the data if there
 /// are keys.
 #[inline(always)]
-fn finish(
-    batch: &mut Answer<'_>,
+fn finish<const N: usize, const S: usize>(
+    batch: &mut Batch<'_, Receiver, N, S>,
     context: &mut RequestContext,
     keys: Option<&MessageBuffers>,
     tail_len: u32,
@@ -316,9 +308,15 @@ fn add_tail(context: &RequestContext, keys: &MessageBuffers, tail_len: u32) {
 #[inline(always)]
 fn imm_of(context: &RequestContext, invalidated: bool) -> u32 {
     match context.status {
-        Ok(()) => Imm::Response(Response::new(context.id, None, invalidated)).encode(),
+        Ok(()) => success_imm(context, invalidated),
         Err(e) => error_imm(context.id, e, invalidated),
     }
+}
+
+/// Returns the immediate of a request that has succeeded.
+#[inline(always)]
+fn success_imm(context: &RequestContext, invalidated: bool) -> u32 {
+    Imm::Response(Response::new(context.id, None, invalidated)).encode()
 }
 
 /// Returns the immediate of a failed request.
