@@ -38,7 +38,8 @@ use kernel_ext::{
 };
 use rtrs_server::{
     Service,
-    SessionService, //
+    SessionService,
+    SharedService, //
 };
 
 use self::{
@@ -156,12 +157,12 @@ impl Drop for Running {
 pub(crate) struct RtrsService(pub(crate) Arc<Server>);
 
 impl Service for RtrsService {
-    fn link_up(&self, rtrs: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionService>> {
+    fn link_up(&self, rtrs: &Arc<rtrs_server::Session>) -> Result<SharedService> {
         let session = Session::new(self.0.clone(), rtrs.name())?;
         if CHANGES_LIMIT.allow().is_some() {
             pr_info!("session {} connected\n", session.name());
         }
-        let service: Arc<dyn SessionService> = Arc::new(SessionHandler(session), GFP_KERNEL)?;
-        Ok(service)
+        let service: KBox<dyn SessionService> = KBox::new(SessionHandler(session), GFP_KERNEL)?;
+        Ok(Arc::new(service, GFP_KERNEL)?)
     }
 }

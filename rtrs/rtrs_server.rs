@@ -18,7 +18,8 @@ pub use server::{
     session::{
         Service,
         Session,
-        SessionService, //
+        SessionService,
+        SharedService, //
     },
 };
 

@@ -92,7 +92,8 @@ use crate::server::{
     quota::Charge,
     session::{
         Session,
-        SessionService, //
+        SessionService,
+        SharedService, //
     },
     sysfs::PathFiles, //
 };
@@ -138,7 +139,7 @@ pub(crate) struct Path {
     pub(crate) fence_message: FenceMessage,
     /// The device has not flushed the connections; used by the teardown.
     is_undrained: AtomicBool,
-    service: SetOnce<Arc<dyn SessionService>>,
+    service: SetOnce<SharedService>,
     /// Whether the session counts it as up.
     counted: AtomicBool,
     /// The connections; taken out by the teardown.
@@ -334,11 +335,11 @@ impl Path {
     /// Returns the service of the requests, once the path is up.
     #[inline]
     pub(crate) fn service(&self) -> Option<&dyn SessionService> {
-        self.service.as_ref().map(|s| &**s)
+        self.service.as_ref().map(|s| &***s)
     }
 
     /// Sets the service of the requests, once.
-    pub(crate) fn serve_with(&self, service: Arc<dyn SessionService>) {
+    pub(crate) fn serve_with(&self, service: SharedService) {
         self.service.populate(service);
     }
 

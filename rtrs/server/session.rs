@@ -59,8 +59,12 @@ pub trait Service: Send + Sync + 'static {
     /// may sleep.
     ///
     /// An error closes the path.
-    fn link_up(&self, session: &Arc<Session>) -> Result<Arc<dyn SessionService>>;
+    fn link_up(&self, session: &Arc<Session>) -> Result<SharedService>;
 }
+
+/// The service of a session, which its paths share. The box is for the IO path: where the object is
+/// in an `Arc` of a trait object is computed at each call.
+pub type SharedService = Arc<KBox<dyn SessionService>>;
 
 /// Serves the requests of one session.
 pub trait SessionService: Send + Sync + 'static {
@@ -89,7 +93,7 @@ pub trait SessionService: Send + Sync + 'static {
 struct Link {
     /// Paths that are up.
     paths: usize,
-    service: Option<Arc<dyn SessionService>>,
+    service: Option<SharedService>,
     files: Option<SessionFiles>,
 }
 

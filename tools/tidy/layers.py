@@ -95,7 +95,8 @@ REPORTS: dict[str, set[str]] = {
                                 "path::error::PathError"},
     "rtrs/server/io/request.rs": {"path::connections::Connections"},
     # A path belongs to a session, whose service gets its requests, and owns its files; a module parameter.
-    "rtrs/server/path.rs": {"session::Session", "session::SessionService", "sysfs::PathFiles"},
+    "rtrs/server/path.rs": {"session::Session", "session::SessionService", "session::SharedService",
+                             "sysfs::PathFiles"},
     "rtrs/server/path/chunks.rs": {"session::Session"},
     "rtrs/server/path/heartbeat.rs": {"module"},
     "rtrs/server/path/info.rs": {"module"},
