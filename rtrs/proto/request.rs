@@ -12,6 +12,7 @@ use zerocopy::FromBytes;
 use super::wire::{
     Descriptor,
     ReadHead,
+    ReadMessage,
     WriteHead,
     NEED_INVAL,
     READ,
@@ -24,6 +25,15 @@ use ferro_proto::errno::Errno;
 
 /// The maximum number of bytes of a head: that of a read with its descriptor.
 pub const HEAD_MAX: usize = size_of::<ReadHead>() + size_of::<Descriptor>();
+
+/// The number of bytes of the user message of nearly all requests: RNBD's of a read or write.
+pub const USER_USUAL: u16 = 32;
+
+/// The start of the usual head of a write, which is all of it.
+const USUAL_WRITE: u32 = (WRITE as u32) | ((USER_USUAL as u32) << 16);
+/// The start of the usual head of a read, which is all before its descriptor.
+const USUAL_READ: u64 =
+    (READ as u64) | ((USER_USUAL as u64) << 16) | ((WRITE_WITH_IMM as u64) << 32) | (1 << 48);
 
 /// A request, checked against its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +166,33 @@ pub const fn head_len(offset: u32, chunk_size: u32) -> usize {
     } else {
         HEAD_MAX
     }
+}
+
+/// Parses the head of a request as nearly all are: a write, or a read into memory that stays
+/// registered, with a user message of [`USER_USUAL`] bytes. Servers call this first and parse all
+/// others by [`parse`], which says what is wrong with one.
+#[inline(always)]
+pub fn parse_usual(head: &[u8; HEAD_MAX], offset: u32) -> Option<Request> {
+    let usr_len = USER_USUAL;
+    let data_len = offset.checked_sub(u32::from(usr_len))?;
+    let start = u64::from_le_bytes(*head.first_chunk()?);
+    // CAST: A write's head is the first half.
+    if start as u32 == USUAL_WRITE {
+        return Some(Request::Write(WriteRequest { data_len, usr_len }));
+    }
+    let ReadMessage { reply, .. } = ReadMessage::ref_from_bytes(head).ok()?;
+    let is_usual = start == USUAL_READ && reply.len.get() == data_len && data_len != 0;
+    is_usual.then(|| {
+        Request::Read(ReadRequest {
+            data_len,
+            usr_len,
+            reply: Some(Reply {
+                addr: reply.addr.get(),
+                rkey: reply.key.get(),
+                then: Then::Nothing,
+            }),
+        })
+    })
 }
 
 /// Parses `head`, the [`head_len`] bytes of the chunk at `offset`.

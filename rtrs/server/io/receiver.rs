@@ -23,7 +23,10 @@ use rtrs_core::proto::{
     },
     imm::Imm,
     request::{
+        parse,
+        parse_usual,
         Malformed,
+        Request,
         HEAD_MAX, //
     },
 };
@@ -143,19 +146,32 @@ impl Receiver {
         context.offset = offset;
         let carriers = chunk.count(path.fencing.has_peers(), &mut context);
         match look(carriers, || path.is_up(), || fence::is_contested(path, id)) {
-            Look::Serve => self.admit(qp, context),
+            Look::Serve => self.admit(qp, context, offset),
             Look::Discard => path.release(context),
             Look::Defer => fence::defer(path, context),
         }
     }
 
-    /// Continues with a request whose chunk is free on all other paths.
+    /// Continues with a request whose chunk is free on all other paths, and whose head is at this
+    /// offset.
     #[inline(always)]
-    pub(crate) fn admit(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>) {
-        match context.head() {
-            Some(head) => self.validate(qp, context, &head),
-            None => self.validate_short(qp, context),
+    pub(crate) fn admit(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>, offset: u32) {
+        let Some(head) = context.head(offset) else {
+            return self.validate_short(qp, context);
+        };
+        // Each kind of usual request has code of its own, in which the compiler knows the kind.
+        match parse_usual(&head, offset) {
+            Some(Request::Read(read)) => self.accept(qp, context, Request::Read(read)),
+            Some(Request::Write(write)) => self.accept(qp, context, Request::Write(write)),
+            None => self.validate_unusual(qp, context, head),
         }
+    }
+
+    /// Does what [`Self::validate`] does for a request that is not usual. Not inlined, and gets a
+    /// copy, so that the head of a usual one stays in registers.
+    #[inline(never)]
+    fn validate_unusual(&self, qp: &Qp<Self>, context: KBox<RequestContext>, head: [u8; HEAD_MAX]) {
+        self.validate(qp, context, &head);
     }
 
     /// Does what [`Self::validate`] does for a request whose head is near its chunk's end.
@@ -170,12 +186,31 @@ impl Receiver {
 
     /// Decides what to do with a request whose head was copied.
     #[inline(always)]
-    fn validate(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>, head: &[u8]) {
-        match context.parse(head, self.path.policy) {
-            Ok(ChunkUse::InPlace | ChunkUse::Copied) => self.serve(context),
-            // The client can still change it: it is read again after the invalidation.
-            Ok(ChunkUse::Invalidated) => self.revoke(qp, context),
+    fn validate(&self, qp: &Qp<Self>, context: KBox<RequestContext>, head: &[u8]) {
+        match parse(head, context.offset) {
+            Ok(request) => self.accept(qp, context, request),
             Err(malformed) => self.refuse(context, malformed.into()),
+        }
+    }
+
+    /// Serves a request, now or when the client cannot change it any more.
+    #[inline(always)]
+    fn accept(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>, request: Request) {
+        // As above, for each use.
+        match self.path.policy.of(&request) {
+            ChunkUse::InPlace => {
+                context.store(request, false);
+                self.serve(context);
+            }
+            ChunkUse::Copied => {
+                context.store(request, true);
+                self.serve(context);
+            }
+            ChunkUse::Invalidated => {
+                context.store(request, false);
+                // The client can still change it: it is read again after the invalidation.
+                self.revoke(qp, context);
+            }
         }
     }
 
@@ -211,7 +246,8 @@ impl Receiver {
             return;
         };
         // Until now the client could change it.
-        let parsed = match context.head() {
+        let offset = context.offset;
+        let parsed = match context.head(offset) {
             Some(head) => context.parse(&head, self.path.policy),
             None => self.parse_short(&mut context),
         };
@@ -238,9 +274,10 @@ impl Receiver {
     /// Passes a request that was parsed to the service.
     #[inline(always)]
     fn serve(&self, mut context: KBox<RequestContext>) {
-        let path = &self.path;
+        let path = &*self.path;
+        let (is_read, bytes) = (context.is_read(), context.offset);
         let begun = context.begin();
-        path.stats.count(context.is_read(), context.offset);
+        path.stats.count(is_read, bytes);
         let (Ok(()), Some(service)) = (begun, path.service()) else {
             return reply::answer(context, begun.and(Err(EIO)));
         };

@@ -40,8 +40,8 @@ use crate::server::{
     path::connections::Connections, //
 };
 
-/// Longest user message that the context itself stores: RNBD's for reads and writes.
-const USER_USUAL: usize = 32;
+/// Longest user message that the context itself stores.
+const USER_USUAL: usize = request::USER_USUAL as usize;
 
 /// The context of the one request that a chunk can carry on one path.
 ///
@@ -143,11 +143,11 @@ impl RequestContext {
 
     /// Copies the request's head out of the chunk, once, and the user message in front of it, if
     /// that has its usual length; `None` if the head is near an end of the chunk, where
-    /// [`Self::short_head`] copies both.
+    /// [`Self::short_head`] copies both. `offset` is that of the head.
     #[inline(always)]
-    pub(crate) fn head(&mut self) -> Option<[u8; HEAD_MAX]> {
+    pub(crate) fn head(&mut self, offset: u32) -> Option<[u8; HEAD_MAX]> {
         let mut bytes = [0; USER_USUAL + HEAD_MAX];
-        let start = self.offset.checked_sub(USER_USUAL as u32)?;
+        let start = offset.checked_sub(USER_USUAL as u32)?;
         let message = self.mapping.for_cpu(start, bytes.len() as u32);
         // A copy of constant length is a few moves.
         message.copy_out(&mut bytes).ok()?;
@@ -189,7 +189,14 @@ impl RequestContext {
     ) -> Result<ChunkUse, Malformed> {
         let request = request::parse(head, self.offset)?;
         let chunk_use = policy.of(&request);
-        self.is_copied = chunk_use == ChunkUse::Copied;
+        self.store(request, chunk_use == ChunkUse::Copied);
+        Ok(chunk_use)
+    }
+
+    /// Stores a request whose head was parsed.
+    #[inline(always)]
+    pub(crate) fn store(&mut self, request: Request, is_copied: bool) {
+        self.is_copied = is_copied;
         match request {
             Request::Write(write) => {
                 self.data_len = write.data_len;
@@ -204,7 +211,6 @@ impl RequestContext {
                 self.reply = read.reply;
             }
         }
-        Ok(chunk_use)
     }
 
     /// Begins to serve the parsed request: syncs the data of a write for the CPU, and copies it out

@@ -205,7 +205,11 @@ pub(crate) fn resume(path: &Arc<Path>) {
 fn serve(context: KBox<RequestContext>) {
     let connections = context.connections.clone();
     if let Some(connection) = connections.get(context.cid) {
-        connection.qp.handler().admit(&connection.qp, context);
+        let offset = context.offset;
+        connection
+            .qp
+            .handler()
+            .admit(&connection.qp, context, offset);
     }
 }
 

@@ -9,12 +9,14 @@ use proto::rtrs::{
         head_offset,
         parse,
         parse_rkey,
+        parse_usual,
         Malformed,
         Request,
         RkeyError,
         Then,
         TooLarge,
-        HEAD_MAX, //
+        HEAD_MAX,
+        USER_USUAL, //
     },
     wire::{
         Descriptor,
@@ -30,6 +32,7 @@ use proto::rtrs::{
 use zerocopy::{
     little_endian::U16,
     FromBytes,
+    Immutable,
     IntoBytes, //
 };
 
@@ -345,5 +348,60 @@ proptest! {
     fn every_message_of_the_right_size_survives_the_wire(bytes in any::<[u8; 24]>()) {
         let message = ReadMessage::read_from_bytes(&bytes).unwrap();
         prop_assert_eq!(message.as_bytes(), &bytes[..]);
+    }
+}
+
+/// A head in the bytes that a server copies.
+fn padded(head: &(impl IntoBytes + Immutable)) -> [u8; HEAD_MAX] {
+    let mut bytes = [0xa5; HEAD_MAX];
+    let len = size_of_val(head);
+    bytes[..len].copy_from_slice(head.as_bytes());
+    bytes
+}
+
+#[test]
+fn what_our_client_sends_most_is_usual() {
+    let offset = 4096 + u32::from(USER_USUAL);
+    let registered = |len| read(USER_USUAL, len).into_registered();
+    for head in [
+        padded(&WriteHead::new(USER_USUAL)),
+        padded(&registered(4096)),
+    ] {
+        assert!(parse_usual(&head, offset).is_some());
+        assert_eq!(
+            parse_usual(&head, offset),
+            parse(head.as_slice(), offset).ok()
+        );
+    }
+    // Read of nothing, and heads whose numbers do not go together.
+    for (head, offset) in [
+        (registered(0), u32::from(USER_USUAL)),
+        (registered(4095), offset),
+        (registered(4097), offset),
+        (registered(4096), u32::from(USER_USUAL) - 1),
+        (read(USER_USUAL, 4096), offset),
+        (read(USER_USUAL - 1, 4097).into_registered(), offset),
+    ] {
+        assert_eq!(parse_usual(&padded(&head), offset), None);
+    }
+    let head = padded(&WriteHead::new(USER_USUAL));
+    assert_eq!(parse_usual(&head, u32::from(USER_USUAL) - 1), None);
+}
+
+proptest! {
+    #[test]
+    fn a_usual_request_is_what_any_request_is(
+        head: [u8; HEAD_MAX],
+        kind in 0u16..5, usr_len in 30u16..34, flags in 0u16..8, count in 0u16..3,
+        len in 0u32..3, data_len in 0u32..3,
+    ) {
+        let mut head = head;
+        let start = [kind, usr_len, flags, count].map(u16::to_le_bytes);
+        head[..8].copy_from_slice(start.as_flattened());
+        head[20..].copy_from_slice(&len.to_le_bytes());
+        let offset = data_len + u32::from(USER_USUAL);
+        if let Some(usual) = parse_usual(&head, offset) {
+            prop_assert_eq!(parse(&head, offset), Ok(usual));
+        }
     }
 }

@@ -180,7 +180,15 @@ pub(crate) fn request(bytes: &[u8]) {
         assert_eq!(len, 0);
         return;
     };
-    let parsed = match request::parse(head, offset) {
+    let parsed = request::parse(head, offset);
+    if let Some(usual) = head
+        .try_into()
+        .ok()
+        .and_then(|head| request::parse_usual(head, offset))
+    {
+        assert_eq!(parsed, Ok(usual));
+    }
+    let parsed = match parsed {
         Ok(parsed) => parsed,
         Err(e) => {
             assert!(!e.to_string().is_empty());
