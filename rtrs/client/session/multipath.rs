@@ -236,10 +236,11 @@ impl Session {
         let Some(paths) = self.paths.read(&guard) else {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
-        let (path, attempt) = match paths.all.as_slice() {
-            [path] => (Some(path), Attempt::FIRST),
-            _ => self.route(paths, &guard),
-        };
+        // The only path has code of its own, without a choice and with nothing to count.
+        if let [path] = paths.all.as_slice() {
+            return path.send::<IS_WRITE, T>(&guard, cid, id, message, Attempt::FIRST, transfer);
+        }
+        let (path, attempt) = self.route(paths, &guard);
         let Some(path) = path else {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
