@@ -83,6 +83,8 @@ struct Outgoing<'a> {
     connection: &'a Connection,
     requests: &'a RequestTable,
     entry: &'a Entry,
+    /// The number of the connection, 0 of that for admin messages.
+    cid: usize,
     id: u16,
     message: &'a [u8],
     attempt: Attempt,
@@ -113,7 +115,7 @@ impl<'a> Outgoing<'a> {
     #[inline(always)]
     fn is_copied(&self, entry: &InFlight, data_len: u32) -> bool {
         let buffer = entry.buffer.as_ref();
-        let is_io = self.context().cid != 0 && data_len != 0;
+        let is_io = self.cid != 0 && data_len != 0;
         is_io && buffer.is_some_and(|buffer| buffer.fits(data_len))
     }
 
@@ -370,7 +372,8 @@ impl<'a> Outgoing<'a> {
     ) {
         let (requests, context, attempt) = (self.requests, self.context(), self.attempt);
         let number = held.begin(data, layout.tail_len);
-        held.cid = context.cid;
+        // CAST: A path has at most `CONNECTIONS_MAX`.
+        held.cid = self.cid as u16;
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;
         held.attempt = attempt;
@@ -400,7 +403,7 @@ impl<'a> Outgoing<'a> {
 }
 
 impl Connection {
-    /// Sends a request for chunk `id`.
+    /// Sends a request for chunk `id`; this is connection `cid` of its path.
     ///
     /// On success `transfer` is taken; a completion or the teardown ends it. On failure it is
     /// returned with `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or the error of mapping
@@ -409,7 +412,7 @@ impl Connection {
     pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
         (requests, _guard): (&RequestTable, &rcu::Guard),
-        id: u16,
+        (cid, id): (usize, u16),
         message: &[u8],
         attempt: Attempt,
         mut transfer: T,
@@ -424,6 +427,7 @@ impl Connection {
             connection: self,
             requests,
             entry,
+            cid,
             id,
             message,
             attempt,

@@ -41,7 +41,10 @@ use crate::client::{
             Transfer, //
         }, //
     },
-    path::connections::Connections, //
+    path::connections::{
+        Connections,
+        ADMIN, //
+    },
     session::{
         answer::Answer,
         permit::AdminPermit,
@@ -236,10 +239,10 @@ impl AdminChannel for OnePath<'_> {
         let requests = (&*self.connections.requests, &guard);
         match direction {
             Direction::Read => {
-                admin.send::<READ, _>(requests, id, message, Attempt::FIRST, transfer)
+                admin.send::<READ, _>(requests, (ADMIN, id), message, Attempt::FIRST, transfer)
             }
             Direction::Write => {
-                admin.send::<WRITE, _>(requests, id, message, Attempt::FIRST, transfer)
+                admin.send::<WRITE, _>(requests, (ADMIN, id), message, Attempt::FIRST, transfer)
             }
         }
     }

@@ -63,7 +63,7 @@ impl Path {
         };
         to.send::<IS_WRITE, T>(
             (&connections.requests, guard),
-            id,
+            (cid, id),
             message,
             attempt,
             transfer,
