@@ -3,7 +3,10 @@
 //! The functions of each driver that the block layer calls.
 
 use super::{
-    request::Payload,
+    request::{
+        Payload,
+        Start, //
+    },
     HwQueue,
     Operations,
     Rejected,
@@ -64,18 +67,23 @@ impl<T: Operations> VTable<T> {
         let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
         match T::queue_rq(hw, hw.queue(), rq) {
             Ok(()) => bindings::BLK_STS_OK as bindings::blk_status_t,
-            Err(Rejected(rq)) => {
-                if !rq.is(start) {
-                    // The driver has kept this request and returned an earlier one.
-                    rq.requeue();
-                    return bindings::BLK_STS_OK as bindings::blk_status_t;
-                }
-                match rq.into_raw() {
-                    // The block layer owns the request again.
-                    Some(_) => BLK_STS_RESOURCE,
-                    None => bindings::BLK_STS_OK as bindings::blk_status_t,
-                }
-            }
+            Err(Rejected(rq)) => Self::take_back(rq, start),
+        }
+    }
+
+    /// Takes a request back that the driver has rejected; `start` is that of the one it was given.
+    #[cold]
+    #[inline(never)]
+    fn take_back(rq: Request<T>, start: Start) -> bindings::blk_status_t {
+        if !rq.is(start) {
+            // The driver has kept this request and returned an earlier one.
+            rq.requeue();
+            return bindings::BLK_STS_OK as bindings::blk_status_t;
+        }
+        match rq.into_raw() {
+            // The block layer owns the request again.
+            Some(_) => BLK_STS_RESOURCE,
+            None => bindings::BLK_STS_OK as bindings::blk_status_t,
         }
     }
 

@@ -134,7 +134,9 @@ pub struct Rejected<T> {
 }
 
 impl<T> Rejected<T> {
-    #[inline(always)]
+    /// Creates one. It is not inlined: where a request is sent, nothing is prepared for that.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn new(error: Error, transfer: T) -> Self {
         Self { error, transfer }
     }
