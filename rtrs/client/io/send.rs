@@ -76,6 +76,29 @@ fn register(chain: &mut Chain<'_>, tag: u32, entry: &InFlight, access: Access) {
     chain.reg_mr(tag, &entry.mr, access, SendFlags::NONE);
 }
 
+/// Unmaps the data of a request that is not sent.
+#[cold]
+fn unmap<T: Outbound>(
+    requests: &RequestTable,
+    error: Error,
+    data: DataMapping,
+    mut transfer: T,
+) -> Rejected<T> {
+    if data.is_mapped() {
+        if let Ok(list) = transfer.sg() {
+            sg::unmap(requests, list);
+        }
+    }
+    Rejected::new(error, transfer)
+}
+
+/// Returns what a function that is not inlined has returned, in another place: the place of the
+/// result of all is then in registers.
+#[inline(always)]
+fn relay<T>(sent: Result<(), Rejected<T>>) -> Result<(), Rejected<T>> {
+    sent.map_err(|back| Rejected::new(back.error, back.transfer))
+}
+
 /// A request that is about to be sent on a connection. What is not inlined takes it by value: the
 /// compiler need not have it in memory for that.
 #[derive(Clone, Copy)]
@@ -178,10 +201,34 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Sends a write, most often by the address of its only piece.
+    /// Sends a write of one piece of memory, by its address. It is mapped first: the calls of that
+    /// leave little to keep meanwhile.
     #[inline(always)]
-    fn send_write<T: Outbound>(
+    fn send_piece<T: Outbound>(
         &self,
+        held: Held<'_, InFlight>,
+        mut transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let requests = self.requests;
+        let list = transfer.sg();
+        let to_device = direction::<WRITE>().dma();
+        if let Err(e) = list.and_then(|list| sg::map(requests.pd.device(), list, to_device)) {
+            return Err(Rejected::new(e, transfer));
+        }
+        let data = DataMapping::Sges;
+        let mut space = WrBuffer::new();
+        let mut chain = self.connection.qp.batch::<1, 2>(&mut space);
+        match self.lay_out_piece(&mut chain, &held, &mut transfer) {
+            Ok(layout) => self.post::<WRITE, 1, 2>(held, &layout, data, transfer, chain),
+            Err(e) => return Err(unmap(requests, e, data, transfer)),
+        }
+        Ok(())
+    }
+
+    /// Sends a write of several pieces, or without data. Not inlined, as [`Self::send_read`].
+    #[inline(never)]
+    fn send_write<T: Outbound>(
+        self,
         mut held: Held<'_, InFlight>,
         mut transfer: T,
     ) -> Result<(), Rejected<T>> {
@@ -189,46 +236,18 @@ impl<'a> Outgoing<'a> {
         let prepared = prepare::<WRITE>(requests, &mut held, self.message, &mut transfer, context);
         let (layout, data) = match prepared {
             Ok((layout, DataMapping::Sges)) => (layout, DataMapping::Sges),
-            Ok((layout, data)) => return self.send_unusual_write(held, &layout, data, transfer),
+            Ok((layout, data)) => {
+                return self.send_keyed::<WRITE, T>(held, &layout, data, transfer)
+            }
             Err(e) => return Err(Rejected::new(e, transfer)),
         };
         let mut space = WrBuffer::new();
-        let mut chain = self.connection.qp.batch::<1, 2>(&mut space);
-        match self.lay_out_piece(&mut chain, &held, &layout, &mut transfer) {
-            Ok(true) => self.post::<WRITE, 1, 2>(held, &layout, data, transfer, chain),
-            Ok(false) => return self.send_gathered(held, &layout, transfer),
-            Err(e) => return Err(self.unmap(e, data, transfer)),
-        }
-        Ok(())
-    }
-
-    /// Sends a write by the addresses of its pieces. Not inlined, as [`Self::send_read`].
-    #[inline(never)]
-    fn send_gathered<T: Outbound>(
-        self,
-        held: Held<'_, InFlight>,
-        layout: &Layout,
-        mut transfer: T,
-    ) -> Result<(), Rejected<T>> {
-        let mut space = WrBuffer::new();
         let mut chain = self.connection.qp.batch::<CHAIN, SEGMENTS>(&mut space);
-        if let Err(e) = self.lay_out_gathered(&mut chain, &held, layout, &mut transfer) {
-            return Err(self.unmap(e, DataMapping::Sges, transfer));
+        if let Err(e) = self.lay_out_gathered(&mut chain, &held, &layout, &mut transfer) {
+            return Err(unmap(requests, e, data, transfer));
         }
-        self.post::<WRITE, CHAIN, SEGMENTS>(held, layout, DataMapping::Sges, transfer, chain);
+        self.post::<WRITE, CHAIN, SEGMENTS>(held, &layout, data, transfer, chain);
         Ok(())
-    }
-
-    /// Sends a write of many pieces, or without data. Not inlined, as [`Self::send_read`].
-    #[inline(never)]
-    fn send_unusual_write<T: Outbound>(
-        self,
-        held: Held<'_, InFlight>,
-        layout: &Layout,
-        data: DataMapping,
-        transfer: T,
-    ) -> Result<(), Rejected<T>> {
-        self.send_keyed::<WRITE, T>(held, layout, data, transfer)
     }
 
     /// Sends a request by the key of the region, or without data.
@@ -243,21 +262,10 @@ impl<'a> Outgoing<'a> {
         let mut space = WrBuffer::new();
         let mut chain = self.connection.qp.batch::<CHAIN, 2>(&mut space);
         if let Err(e) = self.lay_out::<IS_WRITE>(&mut chain, &held, layout, data) {
-            return Err(self.unmap(e, data, transfer));
+            return Err(unmap(self.requests, e, data, transfer));
         }
         self.post::<IS_WRITE, CHAIN, 2>(held, layout, data, transfer, chain);
         Ok(())
-    }
-
-    /// Unmaps the data of a request that is not sent.
-    #[cold]
-    fn unmap<T: Outbound>(self, error: Error, data: DataMapping, mut transfer: T) -> Rejected<T> {
-        if data.is_mapped() {
-            if let Ok(list) = transfer.sg() {
-                sg::unmap(self.requests, list);
-            }
-        }
-        Rejected::new(error, transfer)
     }
 
     /// Writes user message and head of a write into the message buffer.
@@ -269,20 +277,23 @@ impl<'a> Outgoing<'a> {
         Ok((buffer, imm))
     }
 
-    /// Chains the only piece of a write and its message; returns `false` if there are several.
+    /// Chains the only piece of a write, which is mapped, and its message.
     #[inline(always)]
     fn lay_out_piece(
         &self,
         chain: &mut Batch<'_, ConnectionContext, 1, 2>,
         entry: &InFlight,
-        layout: &Layout,
         transfer: &mut impl Outbound,
-    ) -> Result<bool> {
-        let (buffer, imm) = self.compose_write(layout)?;
+    ) -> Result<Layout> {
+        let layout = Layout::new::<WRITE>(self.message, transfer.data_len(), 0, self.requests)?;
+        let (buffer, imm) = self.compose_write(&layout)?;
         let tag = self.context().tags.encode(Tagged::Write(self.id));
         let from = (&*transfer.sg()?, buffer.segment());
         let (to, flags) = (entry.remote(0), SendFlags::SIGNALED);
-        Ok(chain.write_piece_with_imm(tag, from, to, imm, flags))
+        match chain.write_piece_with_imm(tag, from, to, imm, flags) {
+            true => Ok(layout),
+            false => Err(EINVAL),
+        }
     }
 
     /// Chains the pieces of a write and its message.
@@ -433,13 +444,16 @@ impl Connection {
             attempt,
         };
         if IS_WRITE {
-            return outgoing.send_write(held, transfer);
+            return match transfer.is_one_piece() {
+                true => outgoing.send_piece(held, transfer),
+                false => relay(outgoing.send_write(held, transfer)),
+            };
         }
         let data_len = transfer.data_len();
         if outgoing.is_copied(&held, data_len) {
             outgoing.send_copied(held, data_len, transfer)
         } else {
-            outgoing.send_read(held, transfer)
+            relay(outgoing.send_read(held, transfer))
         }
     }
 }

@@ -255,6 +255,9 @@ pub(crate) trait Outbound: Sized {
     /// Returns the memory, as [`Transfer::sg`] does once the list is filled.
     fn sg(&mut self) -> Result<&mut SgList>;
 
+    /// Returns whether the memory is one piece.
+    fn is_one_piece(&mut self) -> bool;
+
     /// Returns what [`Transfer::tail_len`] returns; 0 for one that is sent again.
     #[inline(always)]
     fn tail_len(&self) -> u32 {
@@ -275,8 +278,20 @@ pub(crate) struct Known<T> {
 }
 
 impl<T: Transfer> Known<T> {
+    /// Returns that of a read, whose list is filled where it is needed.
     #[inline(always)]
-    pub(crate) fn new(transfer: T) -> Self {
+    pub(crate) fn of_read(transfer: T) -> Self {
+        Self {
+            data_len: transfer.data_len(),
+            transfer,
+        }
+    }
+
+    /// Returns that of a write, whose list is filled now: later that call would leave more to keep
+    /// meanwhile. If there is no room in it, it stays empty until that is noticed.
+    #[inline(always)]
+    pub(crate) fn of_write(mut transfer: T) -> Self {
+        let _ = transfer.fill_sg();
         Self {
             data_len: transfer.data_len(),
             transfer,
@@ -294,6 +309,11 @@ impl<T: Transfer> Outbound for Known<T> {
     fn sg(&mut self) -> Result<&mut SgList> {
         self.transfer.fill_sg()?;
         Ok(self.transfer.sg())
+    }
+
+    #[inline(always)]
+    fn is_one_piece(&mut self) -> bool {
+        self.transfer.sg().nents() == 1
     }
 
     #[inline(always)]
@@ -319,6 +339,10 @@ impl Outbound for AnyTransfer {
 
     fn sg(&mut self) -> Result<&mut SgList> {
         (self.0.ops().sg)(self)
+    }
+
+    fn is_one_piece(&mut self) -> bool {
+        self.sg().is_ok_and(|list| list.nents() == 1)
     }
 
     fn spoil_len(&mut self) -> u32 {

@@ -147,10 +147,15 @@ impl Session {
         if !self.quarantine.is_idle() {
             return self.submit_carefully(id, cid, direction, message, transfer);
         }
-        let transfer = Known::new(transfer);
         let sent = match direction {
-            Direction::Read => self.send_on_route::<READ, ANY, _>(cid, id, message, transfer),
-            Direction::Write => self.send_on_route::<WRITE, ANY, _>(cid, id, message, transfer),
+            Direction::Read => {
+                let transfer = Known::of_read(transfer);
+                self.send_on_route::<READ, ANY, _>(cid, id, message, transfer)
+            }
+            Direction::Write => {
+                let transfer = Known::of_write(transfer);
+                self.send_on_route::<WRITE, ANY, _>(cid, id, message, transfer)
+            }
         };
         sent.map_err(|back| Rejected::new(back.error, back.transfer.transfer))
     }
@@ -189,7 +194,10 @@ impl Session {
         } else {
             Resent::NEVER
         };
-        let transfer = Known::new(transfer);
+        let transfer = match direction {
+            Direction::Read => Known::of_read(transfer),
+            Direction::Write => Known::of_write(transfer),
+        };
         let guard = rcu::read_lock();
         let sent = match (self.paths.read(&guard), direction) {
             (None, _) => Err(Rejected::new(errno::ECONNABORTED, transfer)),
