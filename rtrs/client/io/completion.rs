@@ -97,14 +97,14 @@ impl ConnectionContext {
             // The server was not asked to invalidate the key, or did not.
             DataMapping::FastRegRead => self.invalidate(qp, entry, held, id, result),
             DataMapping::Sges | DataMapping::FastReg if sent => {
-                self.end(requests, held, id, result)
+                self.end_written(requests, held, id, result)
             }
             DataMapping::Sges | DataMapping::FastReg => {
                 // The device may read the data again until the send is complete. Its completion is
                 // most often there: it is noted in the entry, which no one waits for meanwhile.
                 self.poll_send_cq();
                 if held.was_signaled() {
-                    return self.end(requests, held, id, result);
+                    return self.end_written(requests, held, id, result);
                 }
                 self.await_send(requests, held, id, result);
             }
@@ -176,6 +176,24 @@ impl ConnectionContext {
             self.path.session.quarantine.answered(id);
         }
         requests.end(held, result);
+    }
+
+    /// Ends a write whose response has come, and whose send is complete.
+    #[inline(always)]
+    fn end_written(
+        &self,
+        requests: &RequestTable,
+        held: Held<'_, InFlight>,
+        id: u16,
+        result: Result,
+    ) {
+        if result.is_err() {
+            return self.end(requests, held, id, result);
+        }
+        if held.attempt.resent.was_lost() {
+            self.path.session.quarantine.answered(id);
+        }
+        requests.end_written(held);
     }
 
     /// Ends a read into its buffer, which has succeeded.

@@ -275,6 +275,15 @@ impl RequestTable {
         transfer.done(mapped, result);
     }
 
+    /// Ends a write that has succeeded, as [`Self::end`] does.
+    #[inline(always)]
+    pub(crate) fn end_written(&self, mut held: Held<'_, InFlight>) {
+        if let Some(transfer) = self.take_transfer(&mut held) {
+            drop(held);
+            transfer.succeeded(self);
+        }
+    }
+
     /// Ends a read that has succeeded: copies the data out of its buffer, releases its entry and
     /// gives the memory back.
     #[inline(always)]

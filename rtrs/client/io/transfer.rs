@@ -152,6 +152,7 @@ struct Ops {
     sg: fn(&mut AnyTransfer) -> Result<&mut SgList>,
     copied: fn(AnyTransfer, Held<'_, InFlight>),
     done: fn(AnyTransfer, Mapped<'_>, Result),
+    succeeded: fn(AnyTransfer, &RequestTable),
     done_with_tail: fn(AnyTransfer, &RequestTable, &[u8]),
     requeue: fn(AnyTransfer, Ticket),
     is_valid: fn(&mut AnyTransfer, &[u8]) -> bool,
@@ -171,13 +172,14 @@ impl<T: Transfer> HasKind for T {
             Ok(transfer.sg())
         },
         copied: |any, held| {
-            if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
-                let buffer = held.buffer.as_ref();
-                let copied = buffer.map_or(Err(EIO), |buffer| buffer.copy_to(&mut transfer));
-                // The buffer belongs to the next request with this entry.
-                drop(held);
-                transfer.done(copied);
-            }
+            let Ok(mut transfer) = any.0.into_inner(T::KIND) else {
+                return;
+            };
+            let buffer = held.buffer.as_ref();
+            let copied = buffer.map_or(Err(EIO), |buffer| buffer.copy_to(&mut transfer));
+            // The buffer belongs to the next request with this entry.
+            drop(held);
+            transfer.done(copied);
         },
         done: |any, mapped, result| {
             if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
@@ -186,6 +188,13 @@ impl<T: Transfer> HasKind for T {
                 }
                 transfer.done(result);
             }
+        },
+        succeeded: |any, requests| {
+            let Ok(mut transfer) = any.0.into_inner(T::KIND) else {
+                return;
+            };
+            sg::unmap(requests, transfer.sg());
+            transfer.done(Ok(()));
         },
         done_with_tail: |any, requests, tail| {
             if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
@@ -227,6 +236,12 @@ impl AnyTransfer {
     #[inline(always)]
     pub(crate) fn done(self, mapped: Mapped<'_>, result: Result) {
         (self.0.ops().done)(self, mapped, result);
+    }
+
+    /// Unmaps the memory, and calls [`Transfer::done`] with success; as [`Self::done`].
+    #[inline(always)]
+    pub(crate) fn succeeded(self, requests: &RequestTable) {
+        (self.0.ops().succeeded)(self, requests);
     }
 
     /// Unmaps the memory and calls [`Transfer::done_with_tail`]; as [`Self::done`].
