@@ -152,6 +152,16 @@ impl<T> Handoff<T> {
     #[inline(always)]
     #[must_use = "the cell is released at once"]
     pub fn signal(&self) -> Option<Held<'_, T>> {
+        // Most often the holder is looking for it.
+        let state = self.state.load(Ordering::Relaxed);
+        if state == HELD {
+            let noted =
+                self.state
+                    .compare_exchange(HELD, HELD_NOTED, Ordering::AcqRel, Ordering::Relaxed);
+            if noted.is_ok() {
+                return None;
+            }
+        }
         loop {
             let state = self.state.load(Ordering::Relaxed);
             let next = match state {

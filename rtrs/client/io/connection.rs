@@ -308,7 +308,10 @@ impl ConnectionContext {
     /// Handles the completion that request `id` needs besides its response: the server has all data
     /// of a write, or the key of a read is invalid.
     #[inline(always)]
-    fn signaled(&self, live: &Live, id: u16) {
+    fn signaled(&self, id: u16) {
+        let Some(live) = self.live.as_ref() else {
+            return;
+        };
         let entry = live.requests.entries.get(usize::from(id));
         if let Some(held) = entry.and_then(|entry| entry.signal()) {
             self.waiting_is_over();
@@ -461,11 +464,12 @@ impl QpHandler for ConnectionContext {
         let Some(success) = wc.success() else {
             return context.failed(wc);
         };
-        match (context.tags.decode(tag), context.live.as_ref()) {
-            (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => context.signaled(live, id),
-            (Tagged::InfoResponse, _) => context.informed(success),
-            (Tagged::Registration, _) => context.path.setup.registered(),
-            _ => {}
+        match context.tags.decode(tag) {
+            Tagged::Write(id) => context.signaled(id),
+            Tagged::Invalidate(id) => context.signaled(id),
+            Tagged::InfoResponse => context.informed(success),
+            Tagged::Registration => context.path.setup.registered(),
+            Tagged::Send | Tagged::InfoRequest => {}
         }
     }
 
