@@ -60,7 +60,7 @@ impl ConnectionContext {
         let Some((mut held, sent)) = entry.claim_signaled() else {
             return self.fail(PathError::NotInFlight(id));
         };
-        if held.cid != self.cid {
+        if held.sent.cid != self.cid {
             held.arm();
             return self.fail(PathError::NotInFlight(id));
         }
@@ -84,7 +84,7 @@ impl ConnectionContext {
             && self
                 .invalidations
                 .prove(held.mr.key(), held.keys.since(), held.sent_at);
-        match held.data {
+        match held.sent.data {
             DataMapping::Copied if result.is_ok() => self.end_copied(requests, held, id),
             DataMapping::None | DataMapping::Copied => self.end(requests, held, id, result),
             DataMapping::FastRegRead if invalidated && held.tail_len == 0 => {
@@ -157,7 +157,7 @@ impl ConnectionContext {
             held.arm();
             return self.fail(PathError::Tail(id));
         };
-        if held.attempt.resent.was_lost() {
+        if held.sent.attempt.resent.was_lost() {
             self.path.session.quarantine.answered(id);
         }
         live.requests.end_with_tail(held, tail);
@@ -172,7 +172,7 @@ impl ConnectionContext {
         id: u16,
         result: Result,
     ) {
-        if held.attempt.resent.was_lost() {
+        if held.sent.attempt.resent.was_lost() {
             self.path.session.quarantine.answered(id);
         }
         requests.end(held, result);
@@ -190,7 +190,7 @@ impl ConnectionContext {
         if result.is_err() {
             return self.end(requests, held, id, result);
         }
-        if held.attempt.resent.was_lost() {
+        if held.sent.attempt.resent.was_lost() {
             self.path.session.quarantine.answered(id);
         }
         requests.end_written(held);
@@ -199,7 +199,7 @@ impl ConnectionContext {
     /// Ends a read into its buffer, which has succeeded.
     #[inline(always)]
     fn end_copied(&self, requests: &RequestTable, held: Held<'_, InFlight>, id: u16) {
-        if held.attempt.resent.was_lost() {
+        if held.sent.attempt.resent.was_lost() {
             self.path.session.quarantine.answered(id);
         }
         requests.end_copied(held);

@@ -65,6 +65,31 @@ impl Attempt {
     };
 }
 
+/// The way in which a request was sent, as long as it is in flight: eight bytes, most of which are
+/// constants where they are written.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    /// The connection on which it was sent; the response must come there, too.
+    pub(crate) cid: u16,
+    /// Bytes of the user message.
+    pub(crate) usr_len: u16,
+    pub(crate) attempt: Attempt,
+    /// The message was a write; a request without data may be sent as either.
+    pub(crate) is_write: bool,
+    pub(crate) data: DataMapping,
+}
+
+impl Sent {
+    /// The value of an entry that was not used yet.
+    const NONE: Self = Self {
+        cid: 0,
+        usr_len: 0,
+        attempt: Attempt::FIRST,
+        is_write: false,
+        data: DataMapping::None,
+    };
+}
+
 /// The request context of one chunk.
 ///
 /// The state of its [`Handoff`](kernel_ext::sync::Handoff): it is armed while the response is
@@ -88,7 +113,7 @@ pub(crate) struct InFlight {
     pub(crate) is_in_doubt: bool,
     /// The request's memory, while it is in flight.
     pub(crate) transfer: Option<AnyTransfer>,
-    pub(crate) data: DataMapping,
+    pub(crate) sent: Sent,
     /// Bytes of a read's data that come with the response: its tail.
     pub(crate) tail_len: u32,
     /// The server was asked to invalidate the key of the read, and can be believed.
@@ -99,13 +124,6 @@ pub(crate) struct InFlight {
     pub(crate) sent_at: u64,
     /// The result of the response, once it has come.
     pub(crate) result: Result,
-    /// The connection on which it was sent; the response must come there, too.
-    pub(crate) cid: u16,
-    /// The message was a write; a request without data may be sent as either.
-    pub(crate) is_write: bool,
-    /// Bytes of the user message.
-    pub(crate) usr_len: u16,
-    pub(crate) attempt: Attempt,
 }
 
 impl InFlight {
@@ -118,25 +136,21 @@ impl InFlight {
             stale: None,
             is_in_doubt: false,
             transfer: None,
-            data: DataMapping::None,
+            sent: Sent::NONE,
             tail_len: 0,
             is_asked: false,
             sending: Sending::NONE,
             sent_at: 0,
             result: Ok(()),
-            cid: 0,
-            is_write: false,
-            usr_len: 0,
-            attempt: Attempt::FIRST,
         }
     }
 
-    /// Begins a request whose data is mapped in this way; `tail_len` bytes of it come with the
+    /// Begins a request that is sent in this way; `tail_len` bytes of its data come with the
     /// response. Returns the number of the last sending with a key that the server uses.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, data: DataMapping, tail_len: u32) -> u32 {
-        self.data = data;
-        match data {
+    pub(crate) fn begin(&mut self, sent: Sent, tail_len: u32) -> u32 {
+        self.sent = sent;
+        match sent.data {
             DataMapping::FastReg => self.stale = Some(self.mr.key()),
             DataMapping::FastRegRead => {
                 self.sending.next();

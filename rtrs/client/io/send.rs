@@ -42,7 +42,8 @@ use crate::client::{
         request::{
             Attempt,
             DataMapping,
-            InFlight, //
+            InFlight,
+            Sent, //
         },
         table::{
             Entry,
@@ -382,12 +383,15 @@ impl<'a> Outgoing<'a> {
         mut chain: Batch<'_, ConnectionContext, N, S>,
     ) {
         let (requests, context, attempt) = (self.requests, self.context(), self.attempt);
-        let number = held.begin(data, layout.tail_len);
-        // CAST: A path has at most `CONNECTIONS_MAX`.
-        held.cid = self.cid as u16;
-        held.is_write = IS_WRITE;
-        held.usr_len = layout.usr_len;
-        held.attempt = attempt;
+        let sent = Sent {
+            // CAST: A path has at most `CONNECTIONS_MAX`.
+            cid: self.cid as u16,
+            usr_len: layout.usr_len,
+            attempt,
+            is_write: IS_WRITE,
+            data,
+        };
+        let number = held.begin(sent, layout.tail_len);
         if data == DataMapping::FastRegRead {
             held.sent_at = requests.now();
         }

@@ -255,7 +255,7 @@ impl RequestTable {
     #[inline(always)]
     pub(crate) fn take_transfer(&self, held: &mut InFlight) -> Option<AnyTransfer> {
         let transfer = held.transfer.take()?;
-        if held.attempt.is_counted {
+        if held.sent.attempt.is_counted {
             self.counted.0.fetch_sub(1, Ordering::Relaxed);
         }
         Some(transfer)
@@ -269,7 +269,7 @@ impl RequestTable {
         let Some(transfer) = self.take_transfer(&mut held) else {
             return;
         };
-        let mapped = held.data.is_mapped().then_some(self);
+        let mapped = held.sent.data.is_mapped().then_some(self);
         // The entry first: the upper layer may use the tag again at once.
         drop(held);
         transfer.done(mapped, result);

@@ -126,7 +126,7 @@ impl Connections {
                 Aside::Posted(held) => held,
             };
             // It was sent on one of these.
-            match self.list.get(usize::from(held.cid)) {
+            match self.list.get(usize::from(held.sent.cid)) {
                 Some(Connection { qp, .. }) => qp.handler().invalidate_posted(qp, held, id),
                 None => held.arm(),
             }

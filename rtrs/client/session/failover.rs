@@ -74,7 +74,10 @@ impl RequestTable {
             let Some((mut held, answered)) = entry.claim_waiting() else {
                 continue;
             };
-            held.is_in_doubt = matches!(held.data, DataMapping::FastReg | DataMapping::FastRegRead);
+            held.is_in_doubt = matches!(
+                held.sent.data,
+                DataMapping::FastReg | DataMapping::FastRegRead
+            );
             // The end of the connection has invalidated the key, and no acknowledgement can come.
             if answered {
                 let result = held.result;
@@ -85,7 +88,7 @@ impl RequestTable {
             let Some(mut transfer) = self.take_transfer(&mut held) else {
                 continue;
             };
-            if held.data.is_mapped() {
+            if held.sent.data.is_mapped() {
                 if let Ok(list) = transfer.sg() {
                     sg::unmap(self, list);
                 }
@@ -95,13 +98,13 @@ impl RequestTable {
             let mut unanswered = UnansweredRequest {
                 transfer,
                 ticket,
-                is_write: held.is_write,
+                is_write: held.sent.is_write,
                 id,
-                cid: held.cid,
-                resent: held.attempt.resent,
+                cid: held.sent.cid,
+                resent: held.sent.attempt.resent,
                 is_whole: true,
                 message: [0; MESSAGE_SIZE as usize],
-                message_len: held.usr_len,
+                message_len: held.sent.usr_len,
             };
             drop(held);
             let message = unanswered
