@@ -47,6 +47,7 @@ impl Counter {
     }
 
     /// Sets the value.
+    #[inline(always)]
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }

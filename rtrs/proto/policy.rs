@@ -91,6 +91,13 @@ pub const fn next(place: u32, count: u32) -> u32 {
     }
 }
 
+/// Returns whether [`lesser`] takes the route at `last` again without a look at another one: it is
+/// idle. `inflight` is asked only if there is such a route.
+#[inline(always)]
+pub fn stays(last: u32, count: u32, inflight: impl FnOnce() -> u32) -> bool {
+    last < count && inflight() == 0
+}
+
 /// Chooses one of the `count` routes by the requests that are in flight on them, of which it looks
 /// at two, however many there are (decision 0038). Returns its place, and the place that the next
 /// choice is to compare after. `last` is the place that was chosen last, and `compared` the one

@@ -242,11 +242,13 @@ impl RequestTable {
     }
 
     /// Returns the requests in flight that were counted.
+    #[inline(always)]
     pub(crate) fn counted(&self) -> u32 {
         self.counted.0.load(Ordering::Relaxed)
     }
 
     /// Counts a request that is sent.
+    #[inline(always)]
     pub(crate) fn count(&self) {
         self.counted.0.fetch_add(1, Ordering::Relaxed);
     }

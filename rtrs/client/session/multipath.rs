@@ -34,7 +34,10 @@ use crate::client::{
         }, //
     },
     path::{
-        connections::ADMIN,
+        connections::{
+            Connections,
+            ADMIN, //
+        },
         Path, //
     },
     session::{
@@ -42,6 +45,31 @@ use crate::client::{
         Session, //
     }, //
 };
+
+impl Connections {
+    /// Sends a request on connection `cid`.
+    #[inline(always)]
+    fn send<const IS_WRITE: bool, T: Outbound>(
+        &self,
+        guard: &rcu::Guard,
+        cid: usize,
+        id: u16,
+        message: &[u8],
+        attempt: Attempt,
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let Some(to) = self.connection(cid) else {
+            return Err(Rejected::new(EINVAL, transfer));
+        };
+        to.send::<IS_WRITE, T>(
+            (&self.requests, guard),
+            (cid, id),
+            message,
+            attempt,
+            transfer,
+        )
+    }
+}
 
 impl Path {
     /// Sends a request on connection `cid` of this path.
@@ -55,19 +83,12 @@ impl Path {
         attempt: Attempt,
         transfer: T,
     ) -> Result<(), Rejected<T>> {
-        let Some(connections) = self.connections.read(guard) else {
-            return Err(Rejected::new(errno::ECONNABORTED, transfer));
-        };
-        let Some(to) = connections.connection(cid) else {
-            return Err(Rejected::new(EINVAL, transfer));
-        };
-        to.send::<IS_WRITE, T>(
-            (&connections.requests, guard),
-            (cid, id),
-            message,
-            attempt,
-            transfer,
-        )
+        match self.connections.read(guard) {
+            Some(connections) => {
+                connections.send::<IS_WRITE, T>(guard, cid, id, message, attempt, transfer)
+            }
+            None => Err(Rejected::new(errno::ECONNABORTED, transfer)),
+        }
     }
 
     /// Returns what the policy chooses by.
@@ -248,11 +269,13 @@ impl Session {
         if let [path] = paths.all.as_slice() {
             return path.send::<IS_WRITE, T>(&guard, cid, id, message, Attempt::FIRST, transfer);
         }
-        let (path, attempt) = self.route(paths, &guard);
-        let Some(path) = path else {
-            return Err(Rejected::new(errno::ECONNABORTED, transfer));
+        let sent = match self.route(paths, &guard) {
+            (Some(connections), attempt) => {
+                connections.send::<IS_WRITE, T>(&guard, cid, id, message, attempt, transfer)
+            }
+            (None, _) => Err(Rejected::new(errno::ECONNABORTED, transfer)),
         };
-        match path.send::<IS_WRITE, T>(&guard, cid, id, message, attempt, transfer) {
+        match sent {
             Err(back) if ANY && may_try_another(paths, back.error) => {
                 let resent = Resent::NEVER;
                 self.send_on_one_of::<IS_WRITE, T>(paths, &guard, cid, id, message, resent, back)

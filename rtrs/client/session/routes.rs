@@ -12,7 +12,6 @@ use kernel::sync::{
     Arc, //
 };
 use kernel_ext::sync::atomic::{
-    AtomicBool,
     AtomicU32,
     AtomicU8,
     Ordering::Relaxed, //
@@ -27,19 +26,23 @@ use rtrs_core::proto::{
 
 use crate::client::{
     io::request::Attempt,
-    path::Path,
+    path::{
+        connections::Connections,
+        Path, //
+    },
     session::{
         paths::Paths,
         Session, //
     }, //
 };
 
+/// Flag of [`Routes::count`]: the choice depends on the requests in flight.
+const COMPARES: u32 = 1 << 31;
+
 /// The paths among which a request chooses, each by its index in the list of all.
 pub(crate) struct Routes {
-    /// The number of places that are valid.
+    /// The number of places that are valid, and [`COMPARES`].
     count: AtomicU32,
-    /// Whether the choice depends on the requests in flight.
-    compares: AtomicBool,
     places: [AtomicU8; PATHS_MAX],
 }
 
@@ -48,7 +51,6 @@ impl Routes {
     pub(super) const fn new() -> Self {
         Self {
             count: AtomicU32::new(0),
-            compares: AtomicBool::new(false),
             places: [const { AtomicU8::new(0) }; PATHS_MAX],
         }
     }
@@ -63,8 +65,11 @@ impl Routes {
             place.store(index as u8, Relaxed);
             count = count.wrapping_add(1);
         }
-        self.count.store(count, Relaxed);
-        self.compares.store(policy.counts_requests(), Relaxed);
+        let flag = match policy.counts_requests() {
+            true => COMPARES,
+            false => 0,
+        };
+        self.count.store(count | flag, Relaxed);
     }
 }
 
@@ -77,48 +82,60 @@ impl Paths {
         self.all.get(usize::from(index.load(Relaxed)))
     }
 
-    fn inflight(&self, place: u32, guard: &rcu::Guard) -> u32 {
-        let connections = self.at(place).and_then(|path| path.connections.read(guard));
-        connections.map_or(u32::MAX, |connections| connections.requests.counted())
+    /// Returns the connections of that path, as long as it has some.
+    #[inline(always)]
+    fn connections_at<'a>(&'a self, place: u32, guard: &'a rcu::Guard) -> Option<&'a Connections> {
+        self.at(place)?.connections.read(guard)
     }
 }
 
 impl Session {
-    /// Chooses the path for the first try of a request. If none is connected, it is any one.
+    /// Chooses the path for the first try of a request, and returns its connections. If none is
+    /// connected, it is any one.
     #[inline(always)]
     pub(super) fn route<'a>(
         &self,
         paths: &'a Paths,
-        guard: &rcu::Guard,
-    ) -> (Option<&'a Arc<Path>>, Attempt) {
-        let routes = &paths.routes;
-        if routes.compares.load(Relaxed) {
+        guard: &'a rcu::Guard,
+    ) -> (Option<&'a Connections>, Attempt) {
+        let last = &self.turns.this_cpu().last;
+        // CAST: It was one.
+        let (place, count) = (last.get() as u32, paths.routes.count.load(Relaxed));
+        if count & COMPARES != 0 {
+            let count = count & !COMPARES;
             let attempt = Attempt {
                 is_counted: true,
                 ..Attempt::FIRST
             };
-            return (self.lesser_route(paths, guard), attempt);
+            return match paths.connections_at(place, guard) {
+                Some(it) if policy::stays(place, count, || it.requests.counted()) => {
+                    (Some(it), attempt)
+                }
+                _ => (self.lesser_route(paths, guard), attempt),
+            };
         }
-        let last = &self.turns.this_cpu().last;
-        // CAST: It was one.
-        let place = policy::next(last.get() as u32, routes.count.load(Relaxed));
+        let place = policy::next(place, count);
         last.set(place.into());
-        (paths.at(place), Attempt::FIRST)
+        (paths.connections_at(place, guard), Attempt::FIRST)
     }
 
     #[inline(never)]
-    fn lesser_route<'a>(&self, paths: &'a Paths, guard: &rcu::Guard) -> Option<&'a Arc<Path>> {
+    fn lesser_route<'a>(&self, paths: &'a Paths, guard: &'a rcu::Guard) -> Option<&'a Connections> {
         let turns = self.turns.this_cpu();
+        let inflight = |place| {
+            let connections = paths.connections_at(place, guard);
+            connections.map_or(u32::MAX, |connections| connections.requests.counted())
+        };
         let (place, compared) = policy::lesser(
             // CAST: They were places.
             turns.last.get() as u32,
             turns.compared.get() as u32,
-            paths.routes.count.load(Relaxed),
-            |place| paths.inflight(place, guard),
+            paths.routes.count.load(Relaxed) & !COMPARES,
+            inflight,
         );
         turns.last.set(place.into());
         turns.compared.set(compared.into());
-        paths.at(place)
+        paths.connections_at(place, guard)
     }
 
     /// Finds the routes anew: a path has got connections, or lost them, or has answered a

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proto::rtrs::policy::{
     lesser,
     next,
+    stays,
     PathLoad,
     Policy,
     Tried,
@@ -240,6 +241,13 @@ fn routes_are_connected_and_under_min_latency_the_fastest() {
     }
 }
 
+#[test]
+fn only_an_idle_route_stays_without_a_look_at_another() {
+    assert!(stays(1, 2, || 0));
+    assert!(!stays(1, 2, || 1));
+    assert!(!stays(2, 2, || panic!("there is no such route")));
+}
+
 proptest! {
     #[test]
     fn a_turn_of_another_time_leads_to_a_route_that_is_there(
@@ -250,7 +258,11 @@ proptest! {
             place.wrapping_mul(seed) >> 28
         };
         prop_assert!(next(last, count) < count);
-        let (place, compared) = lesser(last, compared, count, inflight);
+        let (place, next_compared) = lesser(last, compared, count, inflight);
+        if stays(last, count, || inflight(last)) {
+            prop_assert_eq!((place, next_compared), (last, compared));
+        }
+        let compared = next_compared;
         prop_assert!(place < count);
         prop_assert!(lesser(place, compared, count, inflight).0 < count);
     }
