@@ -102,8 +102,9 @@ def per_io(short: Counted, long: Counted, more: int, symbols: Symbols, modules: 
 
 
 def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
-            depths: Iterable[int] = DEPTHS) -> tuple[dict[Cell, PerIo], dict[str, Symbols]]:
-    """All cells of some setups, and the guest's symbols while each was up."""
+            depths: Iterable[int] = DEPTHS,
+            patterns: Iterable[str] = PATTERNS) -> tuple[dict[Cell, PerIo], dict[str, Symbols]]:
+    """The cells of some setups, and the guest's symbols while each was up."""
     cells: dict[Cell, PerIo] = {}
     symbols: dict[str, Symbols] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -116,20 +117,20 @@ def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
             lab.client.run(f"chmod 755 /tmp/mark; {setups.BACKING}")
             counter = counting.Counter(lab.client, base, IOS)
             for setup in wanted:
-                cells |= _measure_setup(say, lab.client, counter, setup, depths, symbols)
+                loads = [(pattern, depth) for pattern in patterns for depth in depths]
+                cells |= _measure_setup(say, lab.client, counter, setup, loads, symbols)
     return cells, symbols
 
 
 def _measure_setup(say: Callable[[str], None], machine: Machine, counter: counting.Counter, setup: setups.Setup,
-                   depths: Iterable[int], symbols: dict[str, Symbols]) -> dict[Cell, PerIo]:
+                   loads: Sequence[tuple[str, int]], symbols: dict[str, Symbols]) -> dict[Cell, PerIo]:
     setups.bring_up(machine, setup)
     symbols[setup.name] = Symbols(machine.run("cat /proc/kallsyms", 120))
     cells = {}
-    for pattern in PATTERNS:
-        for depth in depths:
-            cell = Cell(setup.name, pattern, depth)
-            say(f"counting {cell}")
-            short, long = counter.runs(setup, pattern, "4k", DEPTHS[depth])
-            cells[cell] = per_io(short, long, IOS[1] - IOS[0], symbols[setup.name], setup.modules)
+    for pattern, depth in loads:
+        cell = Cell(setup.name, pattern, depth)
+        say(f"counting {cell}")
+        short, long = counter.runs(setup, pattern, "4k", DEPTHS[depth])
+        cells[cell] = per_io(short, long, IOS[1] - IOS[0], symbols[setup.name], setup.modules)
     setups.take_down(machine, setup)
     return cells

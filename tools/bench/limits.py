@@ -24,7 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 FILE = HERE / "limits.toml"
 SETUPS = ("Rust Y", "Rust N")
 # Over two paths, at depth 1: what is above the cells of one path is the choice of a path, and the server's fence.
-TWO_PATHS = ("Rust round-robin",)
+TWO_PATHS = ("Rust round-robin", "Rust min-inflight")
 DEEP = ", depth 16"
 # Of the limit. Runs of the same modules differ by 0.4 % at most at depth 1. Deeper it depends on the host which
 # completions come together: by 0.7 % in five runs.
@@ -128,6 +128,8 @@ def _measure(say: Callable[[str], None]) -> Limits:
     """The file's content as it would be now."""
     cells, symbols = events.measure(say, [setup for setup in setups.SETUPS if setup.name in SETUPS])
     more, their_symbols = events.measure(say, [setup for setup in setups.TWO_PATHS if setup.name in TWO_PATHS], [1])
+    cells, symbols = cells | more, symbols | their_symbols
+    more, their_symbols = events.measure(say, [setups.REVOKED], [1], ["randwrite"])
     cells, symbols = cells | more, symbols | their_symbols
     gfarm, gfarm_symbols = gfarm_limits.measure(say)
     paths = json.loads(subprocess.run([sys.executable, "-B", "tools/kdir", "paths", "--json"], check=True, text=True,

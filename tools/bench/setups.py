@@ -27,13 +27,13 @@ POLICIES = ("round-robin", "min-inflight", "min-latency")
 
 
 def rnbd(name: str, module_set: str, invalidate: str, modules: tuple[str, ...], policy: str = "round-robin",
-         path_count: int = 1, device: str = "nullb0", options: str = "") -> Setup:
-    """A disk of rnbd: of our modules or the C driver's, with the options of `map_device`."""
+         path_count: int = 1, device: str = "nullb0", options: str = "", server: str = "") -> Setup:
+    """A disk of rnbd: of our modules or the C driver's, with the options of `map_device` and of rtrs-server."""
     session = f"bench{invalidate}"
     paths = " ".join(f"path=ip:{address}" for address in (ADDRESS, SECOND_ADDRESS)[:path_count])
     up = f"""
 ip addr replace {SECOND_ADDRESS}/24 dev eth0
-mods {module_set} rtrs-server always_invalidate={invalidate}
+mods {module_set} rtrs-server always_invalidate={invalidate} {server}
 mods {module_set} rnbd-server dev_search_path=/dev
 mods {module_set} rnbd-client
 echo "sessname={session} {paths} device_path={device} access_mode=rw {options}" \\
@@ -82,6 +82,9 @@ SETUPS = (
 # Two paths, each policy: what choosing costs.
 TWO_PATHS = tuple(rnbd(f"{name} {policy}", modules, "Y", counted, policy, 2) for policy in POLICIES
                   for name, modules, counted in (("C", "c", C), ("Rust", "ours", (*OURS, *C))))
+
+# A server that copies no WRITE: each loses its key, as long ones do.
+REVOKED = rnbd("Rust Y write_copy_max=0", "ours", "Y", (*OURS, *C), server="write_copy_max=0")
 
 
 # With protection information and without, on a disk that keeps what is written; all of it is written first.
