@@ -277,7 +277,7 @@ impl RequestTable {
         transfer.done(mapped, result);
     }
 
-    /// Ends a write that has succeeded, as [`Self::end`] does.
+    /// Ends a write that has succeeded, as [`Self::end`] does. Its data is mapped.
     #[inline(always)]
     pub(crate) fn end_written(&self, mut held: Held<'_, InFlight>) {
         if let Some(transfer) = self.take_transfer(&mut held) {
@@ -333,9 +333,10 @@ fn place(entries: &mut KVVec<Entry>, blocks: &ReadBlocks, layout: Option<ReadBuf
 // - in `end` and `end_with_tail`, for a read, when a completion has shown that the key is invalid:
 //   the peer's invalidation, which `proto::invalidation` has shown to be one of this registration,
 //   or ours;
-// - in `end`, for a write, when the response has come and the send has completed, which is the
-//   last work request that names its segments or its key. The tag has no other send: the entry
-//   was held. The key is for local access, and the next registration invalidates it first;
+// - in `end` and `end_written`, for a write, when the response has come and the send has completed,
+//   which is the last work request that names its segments or its key; `end_written` is called for
+//   those whose data is `Sges` or `FastReg` only, and so is mapped. The tag has no other send: the
+//   entry was held. The key is for local access, and the next registration invalidates it first;
 // - with a `Drained` of the domain, in `take_unanswered`, which marks a region that was in use as
 //   in doubt: `repair` renews it before the path connects again.
 unsafe impl Unmapper for RequestTable {
