@@ -388,20 +388,26 @@ fn what_our_client_sends_most_is_usual() {
     assert_eq!(parse_usual(&head, u32::from(USER_USUAL) - 1), None);
 }
 
-proptest! {
-    #[test]
-    fn a_usual_request_is_what_any_request_is(
-        head: [u8; HEAD_MAX],
-        kind in 0u16..5, usr_len in 30u16..34, flags in 0u16..8, count in 0u16..3,
-        len in 0u32..3, data_len in 0u32..3,
-    ) {
-        let mut head = head;
-        let start = [kind, usr_len, flags, count].map(u16::to_le_bytes);
-        head[..8].copy_from_slice(start.as_flattened());
-        head[20..].copy_from_slice(&len.to_le_bytes());
-        let offset = data_len + u32::from(USER_USUAL);
-        if let Some(usual) = parse_usual(&head, offset) {
-            prop_assert_eq!(parse(&head, offset), Ok(usual));
+#[test]
+fn a_usual_request_is_what_any_request_is() {
+    let mut usual = [0; 2];
+    let lengths = || (0..3u32).flat_map(|len| (0..3u32).map(move |data_len| (len, data_len)));
+    let user_lengths = [0, USER_USUAL - 1, USER_USUAL, USER_USUAL + 1, 0x120];
+    for (kind, usr_len) in (0..5u16).flat_map(|kind| user_lengths.map(|usr_len| (kind, usr_len))) {
+        for (flags, count) in (0..16u16).flat_map(|f| [0, 1, 2, 0x101].map(|count| (f, count))) {
+            for (len, data_len) in lengths() {
+                let start = [kind, usr_len, flags, count].map(u16::to_le_bytes);
+                let mut head = [0xa5; HEAD_MAX];
+                head[..8].copy_from_slice(start.as_flattened());
+                head[20..].copy_from_slice(&len.to_le_bytes());
+                let offset = data_len + u32::from(USER_USUAL);
+                if let Some(request) = parse_usual(&head, offset) {
+                    assert_eq!(parse(&head, offset), Ok(request), "{head:?} {offset}");
+                    usual[usize::from(matches!(request, Request::Read(_)))] += 1;
+                }
+            }
         }
     }
+    // Of a write flags and count are bytes of its data, and of a read both lengths are one.
+    assert_eq!(usual, [16 * 4 * 9, 2], "writes and reads that are usual");
 }
