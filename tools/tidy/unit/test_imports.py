@@ -7,6 +7,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import imports
+import layers
 from rules import Source
 
 UPWARDS = b"""
@@ -77,6 +78,6 @@ class Imports(unittest.TestCase):
 
         def of_client(count: int) -> list[str]:
             return [line for line in imports.circles_are_small(circle(count)) if line.startswith("rtrs/client:")]
-        self.assertEqual(of_client(imports.CIRCLE_MAX), [])
+        self.assertEqual(of_client(layers.CIRCLE_MAX), [])
         self.assertEqual(of_client(7), ["rtrs/client: a circle of 7: f0, f1, f2, f3, f4, f5, f6"])
         self.assertIn("seglog: its largest circle has 0 files: lower the 9 of CIRCLES", imports.circles_are_small([]))
