@@ -158,9 +158,7 @@ pub fn choose(held: &Held) -> Result<Choice, NoQuorum> {
 ///
 /// Returns that there is none.
 fn choose_by(held: &Held, quorum: usize) -> Result<Choice, NoQuorum> {
-    let each = held.iter().flatten();
-    let choices = each.filter_map(|epoch| possible(held, epoch, quorum));
-    newest(choices).ok_or(NoQuorum {
+    newest(possible_ones(held, quorum)).ok_or(NoQuorum {
         present: those(held, |_| true),
     })
 }
@@ -191,6 +189,11 @@ fn possible(held: &Held, epoch: &Epoch, quorum: usize) -> Option<Choice> {
     })
 }
 
+/// Returns the choice of the epoch of each member, where it is possible.
+fn possible_ones(held: &Held, quorum: usize) -> [Option<Choice>; MEMBERS] {
+    held.map(|epoch| possible(held, &epoch?, quorum))
+}
+
 /// Returns the choice where members hold epochs that exclude each other, and those that are missing
 /// have failed by all of them: one could not be read when another one was told. Who is called in
 /// sync by such an epoch and does not hold it was not told it, so nothing relies on it: their
@@ -202,17 +205,17 @@ fn forked(held: &Held) -> Option<Choice> {
     let incarnation = incarnations.max().unwrap_or_default();
     let missing = Members::ALL.minus(present);
     let failed = those(held, |epoch| missing.is_within(epoch.failed));
-    let each = held.iter().flatten().filter(|_| failed == present);
-    newest(each.filter_map(|epoch| {
+    newest(held.map(|epoch| {
+        let epoch = epoch.filter(|_| failed == present)?;
         let in_sync = epoch.in_sync();
         let is_twin = |other: &Epoch| other.parent == epoch.parent && other.failed == epoch.failed;
-        let holders = those(held, |other| other == epoch).and(in_sync);
+        let holders = those(held, |other| *other == epoch).and(in_sync);
         let children = those(held, |other| other.parent == epoch.id).and(in_sync);
         let twins = those(held, is_twin).and(in_sync);
         let is_parent = holders.or(children) == in_sync;
         let is_possible = in_sync.count() >= QUORUM && (is_parent || twins == in_sync);
         is_possible.then_some(Choice {
-            epoch: *epoch,
+            epoch,
             in_sync,
             behind: in_sync.minus(holders),
             incarnation,
@@ -222,8 +225,9 @@ fn forked(held: &Held) -> Option<Choice> {
 }
 
 /// Returns the choice of the newest epoch.
-fn newest(choices: impl Iterator<Item = Choice>) -> Option<Choice> {
-    choices.max_by_key(|choice| (choice.epoch.incarnation, choice.epoch.failed.count()))
+fn newest(choices: [Option<Choice>; MEMBERS]) -> Option<Choice> {
+    let each = choices.into_iter().flatten();
+    each.max_by_key(|choice| (choice.epoch.incarnation, choice.epoch.failed.count()))
 }
 
 /// Chooses an epoch as [`choose_by`] does, where slots of some members may hide newer superblocks.
@@ -275,13 +279,13 @@ pub(crate) fn choose_again(
     (hiding, quorum): (Members, usize),
     (before, lived): (&Choice, Members),
 ) -> Option<Choice> {
-    let each = held.iter().flatten();
-    let shown = each.filter_map(|epoch| possible(held, epoch, quorum));
-    let hidden = one(hiding).into_iter();
-    let hidden = hidden.flat_map(|member| told(held, member, quorum));
-    let other = newest(shown.chain(hidden).filter(|choice| {
+    let is_other = |choice: &Choice| {
         choice.epoch.incarnation == before.epoch.incarnation && choice.in_sync.is_within(lived)
-    }));
+    };
+    let others = |choices: [Option<Choice>; MEMBERS]| newest(choices.map(|c| c.filter(is_other)));
+    let shown = others(possible_ones(held, quorum));
+    let hidden = one(hiding).and_then(|member| others(told(held, member, quorum)));
+    let other = newest([shown, hidden, None]);
     let incarnation = before.incarnation;
     let other = other.map(|choice| Choice {
         incarnation,
@@ -305,10 +309,10 @@ fn is_cut_off(held: &Held, chosen: &Epoch, epoch: &Epoch) -> bool {
 }
 
 /// Returns the choices of epochs whose parent a member must have been told, and hides.
-fn told(held: &Held, member: usize, quorum: usize) -> impl Iterator<Item = Choice> + use<'_> {
+fn told(held: &Held, member: usize, quorum: usize) -> [Option<Choice>; MEMBERS] {
     let shown = held.get(member).copied().flatten();
-    held.iter().flatten().filter_map(move |epoch| {
-        let shown = shown?;
+    held.map(|epoch| {
+        let (epoch, shown) = (epoch?, shown?);
         let is_later = epoch.incarnation > shown.incarnation;
         if !epoch.in_sync().contains(member) || !is_later || epoch.parent == shown.id {
             return None;
@@ -318,6 +322,6 @@ fn told(held: &Held, member: usize, quorum: usize) -> impl Iterator<Item = Choic
             id: epoch.parent,
             ..shown
         });
-        possible(&hidden, epoch, quorum)
+        possible(&hidden, &epoch, quorum)
     })
 }
