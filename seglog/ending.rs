@@ -72,6 +72,25 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         }
     }
 
+    /// Checks that the log has not gone through the segment that it names as the next one, where
+    /// this incarnation will begin. It has if a later start is hidden: what is before that one is
+    /// free, and the last batches name some of it.
+    pub(crate) fn check_next(&mut self) -> Result<(), Fault<D::Error>> {
+        let (next, sequence) = (self.end.next, self.end.sequence);
+        let uses = self.start.cursor.segment_sequence..=self.end.segment_sequence;
+        let is_of_use = |head: &Head| uses.contains(&head.segment_sequence);
+        if self.chain.find((next, 0), is_of_use).is_none() {
+            return Ok(());
+        }
+        // It may be of what was given up: only the log itself tells.
+        let mut is_there = false;
+        self.follow(|head, _| is_there |= head.place.segment == next)?;
+        match is_there {
+            true => Err(Fault::Overrun { sequence }),
+            false => Ok(()),
+        }
+    }
+
     /// Whether the superblocks may be older than the log, and a segment where it ends says that
     /// they are: by a head of another use of it that calls durable what is not there.
     fn is_superseded(&mut self, segment: u32, end: &Cursor) -> bool {

@@ -47,6 +47,11 @@ pub enum Fault<E> {
         /// The number of the first batch that they do not know.
         sequence: u64,
     },
+    /// The log goes through the segment that it names as the next one: slots hide a later start.
+    Overrun {
+        /// The number of the batch that would follow.
+        sequence: u64,
+    },
     /// The log may be longer than it seems: a member cannot be read where it may go on, and the
     /// others are too few to know.
     Unreadable {
@@ -107,6 +112,12 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
                 f,
                 "slots of superblocks are damaged, or cannot be read, and the others are older \
                  than the log: give up what was written from batch {sequence} on: force=1"
+            ),
+            Self::Overrun { sequence } => write!(
+                f,
+                "slots of superblocks are damaged, or cannot be read, that have where the log \
+                 starts: batch {sequence} would be written over it. force=1 does not help: rnbd-ec \
+                 dump --log lists what is there"
             ),
             Self::Unreadable { member, at } => write!(
                 f,

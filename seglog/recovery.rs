@@ -70,7 +70,7 @@ pub struct Recovery<'a, D, C> {
     pub(crate) start: Start,
     /// The devices that the array knows.
     pub(crate) known: [Device; MEMBERS],
-    end: Cursor,
+    pub(crate) end: Cursor,
     /// The cursor at which the first batch of this incarnation is expected.
     first: Cursor,
     /// Superblocks are missing that may say more: those that are left may be older than the log.
@@ -255,6 +255,9 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         // An incarnation that has written nothing else is begun again in its place: else assemblies
         // alone would use up the segments.
         let again = opened.filter(|_| !self.is_followed(&cursor));
+        if again.is_none() {
+            self.check_next()?;
+        }
         self.first = again.unwrap_or(cursor);
         // A use that a crash has taken from the log has its number again, and a device that was
         // taken back at that time may have its columns then.

@@ -69,6 +69,8 @@ pub(crate) struct Hidden {
 /// Returns why one has none, or [`Fault::Unsure`] if a member is missing, and a slot of another one
 /// may hide what the missing one knows, which has not failed by what that one shows. Who forces it
 /// gives that up.
+// A frame of its own: a slot is half a kilobyte.
+#[inline(never)]
 pub(crate) fn superblocks<D: Devices>(
     devices: &mut D,
     (present, is_forced): (Members, bool),
@@ -123,8 +125,9 @@ fn replaced(superblocks: &[Option<Superblock>; MEMBERS]) -> Members {
         };
         let others = superblocks.iter().flatten();
         let others = others.filter(|other| other.is_of_same_array(own));
+        let others = others.filter(|other| other.epoch.incarnation >= own.epoch.incarnation);
         let mut known = others.filter_map(|other| other.devices.get(own.member));
-        known.any(|known| known.id != device.id && known.since > device.since)
+        known.any(|known| known.id != device.id && known.since >= device.since)
     };
     each.filter(is_replaced).map(|own| own.member).collect()
 }

@@ -43,7 +43,7 @@ fn members(bits: u8) -> Members {
 }
 
 /// What a member shows.
-fn shown(ram: &Ram, member: usize) -> Superblock {
+pub(crate) fn shown(ram: &Ram, member: usize) -> Superblock {
     let read = |slot: u8| {
         let at = Layout::slot(slot) as usize;
         let bytes = ram.bytes[member][at..at + 512].try_into().unwrap();
@@ -53,12 +53,14 @@ fn shown(ram: &Ram, member: usize) -> Superblock {
 }
 
 /// A member is given its next superblock.
-fn give(ram: &mut Ram, superblock: Superblock) {
+/// Writes a superblock to its slot.
+pub(crate) fn give(ram: &mut Ram, superblock: Superblock) {
     let at = Layout::slot(superblock.slot()) as usize;
     ram.bytes[superblock.member][at..at + 512].copy_from_slice(&superblock.bytes(&Crc));
 }
 
-fn tell(ram: &mut Ram, told: Members, epoch: Epoch) {
+/// Tells members of an epoch.
+pub(crate) fn tell(ram: &mut Ram, told: Members, epoch: Epoch) {
     for member in told.iter() {
         let superblock = shown(ram, member).with_epoch(epoch);
         give(ram, superblock);
@@ -66,7 +68,7 @@ fn tell(ram: &mut Ram, told: Members, epoch: Epoch) {
 }
 
 /// The newer slots of members are damaged.
-fn hide(ram: &mut Ram, hidden: Members) {
+pub(crate) fn hide(ram: &mut Ram, hidden: Members) {
     for member in hidden.iter() {
         let at = Layout::slot(shown(ram, member).slot()) as usize;
         ram.bytes[member][at + 8] ^= 1;

@@ -13,6 +13,7 @@ mod epochs;
 mod hostile;
 mod liars;
 mod members;
+mod older;
 mod order;
 mod reading;
 mod single;
