@@ -157,9 +157,7 @@ impl ConnectionContext {
             held.arm();
             return self.fail(PathError::Tail(id));
         };
-        if held.sent.attempt.resent.was_lost() {
-            self.path.session.quarantine.answered(id);
-        }
+        self.note_answer(&held, id);
         live.requests.end_with_tail(held, tail);
     }
 
@@ -172,10 +170,16 @@ impl ConnectionContext {
         id: u16,
         result: Result,
     ) {
+        self.note_answer(&held, id);
+        requests.end(held, result);
+    }
+
+    /// Notes that a request was answered: its chunk is held if it was lost with a path before.
+    #[inline(always)]
+    fn note_answer(&self, held: &InFlight, id: u16) {
         if held.sent.attempt.resent.was_lost() {
             self.path.session.quarantine.answered(id);
         }
-        requests.end(held, result);
     }
 
     /// Ends a write whose response has come, and whose send is complete.
@@ -190,18 +194,14 @@ impl ConnectionContext {
         if result.is_err() {
             return self.end(requests, held, id, result);
         }
-        if held.sent.attempt.resent.was_lost() {
-            self.path.session.quarantine.answered(id);
-        }
+        self.note_answer(&held, id);
         requests.end_written(held);
     }
 
     /// Ends a read into its buffer, which has succeeded.
     #[inline(always)]
     fn end_copied(&self, requests: &RequestTable, held: Held<'_, InFlight>, id: u16) {
-        if held.sent.attempt.resent.was_lost() {
-            self.path.session.quarantine.answered(id);
-        }
+        self.note_answer(&held, id);
         requests.end_copied(held);
     }
 
