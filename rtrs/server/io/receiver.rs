@@ -196,18 +196,18 @@ impl Receiver {
     /// Serves a request, now or when the client cannot change it any more.
     #[inline(always)]
     fn accept(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>, request: Request) {
-        // As above, for each use.
+        // Each use has code of its own, in which the compiler knows it.
         match self.path.policy.of(&request) {
             ChunkUse::InPlace => {
-                context.store(request, false);
+                context.store(request, ChunkUse::InPlace);
                 self.serve(context);
             }
             ChunkUse::Copied => {
-                context.store(request, true);
+                context.store(request, ChunkUse::Copied);
                 self.serve(context);
             }
             ChunkUse::Invalidated => {
-                context.store(request, false);
+                context.store(request, ChunkUse::Invalidated);
                 // The client can still change it: it is read again after the invalidation.
                 self.revoke(qp, context);
             }
@@ -248,21 +248,24 @@ impl Receiver {
         // Until now the client could change it.
         let offset = context.offset;
         let parsed = match context.head(offset) {
-            Some(head) => context.parse(&head, self.path.policy),
+            Some(head) => parse(&head, offset),
             None => self.parse_short(&mut context),
         };
         match parsed {
-            Ok(_) if !context.is_read() => self.serve(context),
-            Ok(_) => self.refuse(context, RequestError::Changed),
+            Ok(request @ Request::Write(_)) => {
+                context.store(request, self.path.policy.of(&request));
+                self.serve(context);
+            }
+            Ok(Request::Read(_)) => self.refuse(context, RequestError::Changed),
             Err(malformed) => self.refuse(context, malformed.into()),
         }
     }
 
     #[cold]
-    fn parse_short(&self, context: &mut RequestContext) -> Result<ChunkUse, Malformed> {
+    fn parse_short(&self, context: &mut RequestContext) -> Result<Request, Malformed> {
         let mut bytes = [0; HEAD_MAX];
         let head = context.short_head(self.path.geometry.chunk_size(), &mut bytes)?;
-        context.parse(head, self.path.policy)
+        parse(head, context.offset)
     }
 
     /// Takes the context of chunk `id`, whose key was being invalidated.

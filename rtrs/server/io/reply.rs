@@ -141,10 +141,12 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
         return;
     }
 
+    if context.status.is_err() {
+        return post_in_parts(qp, context, flags);
+    }
     let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<1, 1>(&mut space);
     match (context.is_read(), context.reply) {
-        _ if context.status.is_err() => return post_in_parts(qp, context, flags),
         (true, Some(reply)) if reply.then == Then::Nothing => {
             compose_registered_read(&mut batch, &context, &reply, flags);
         }

@@ -180,23 +180,10 @@ impl RequestContext {
         Ok(head)
     }
 
-    /// Parses a head, stores the result, and returns the use of the chunk.
+    /// Stores a request whose head was parsed, and how its chunk is used.
     #[inline(always)]
-    pub(crate) fn parse(
-        &mut self,
-        head: &[u8],
-        policy: ChunkPolicy,
-    ) -> Result<ChunkUse, Malformed> {
-        let request = request::parse(head, self.offset)?;
-        let chunk_use = policy.of(&request);
-        self.store(request, chunk_use == ChunkUse::Copied);
-        Ok(chunk_use)
-    }
-
-    /// Stores a request whose head was parsed.
-    #[inline(always)]
-    pub(crate) fn store(&mut self, request: Request, is_copied: bool) {
-        self.is_copied = is_copied;
+    pub(crate) fn store(&mut self, request: Request, chunk_use: ChunkUse) {
+        self.is_copied = chunk_use == ChunkUse::Copied;
         match request {
             Request::Write(write) => {
                 self.data_len = write.data_len;
