@@ -265,11 +265,20 @@ impl Session {
         let Some(paths) = self.paths.read(&guard) else {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
-        // The only path has code of its own, without a choice and with nothing to count.
-        if let [path] = paths.all.as_slice() {
+        let only = match paths.all.as_slice() {
+            [path] => Some(path),
+            _ => None,
+        };
+        // The only path has code of its own for usual requests, without a choice and with nothing
+        // to count.
+        if let (false, Some(path)) = (ANY, only) {
             return path.send::<IS_WRITE, T>(&guard, cid, id, message, Attempt::FIRST, transfer);
         }
-        let sent = match self.route(paths, &guard) {
+        let route = match only {
+            Some(path) => (path.connections.read(&guard), Attempt::FIRST),
+            None => self.route(paths, &guard),
+        };
+        let sent = match route {
             (Some(connections), attempt) => {
                 connections.send::<IS_WRITE, T>(&guard, cid, id, message, attempt, transfer)
             }
