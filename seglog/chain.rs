@@ -81,7 +81,7 @@ impl Doubt {
 #[derive(Default)]
 struct Starts {
     begun: [u64; MEMBERS],
-    /// The same, where it fits.
+    /// The incarnations of those that may follow the cursor.
     ended: [u64; MEMBERS],
     /// The members that can be read there.
     read: Members,

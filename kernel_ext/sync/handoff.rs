@@ -152,7 +152,7 @@ impl<T> Handoff<T> {
     #[inline(always)]
     #[must_use = "the cell is released at once"]
     pub fn signal(&self) -> Option<Held<'_, T>> {
-        // Most often the holder is looking for it.
+        // A holder that is about to wait looks for the event first: most find the cell held.
         let state = self.state.load(Ordering::Relaxed);
         if state == HELD {
             let noted =

@@ -465,6 +465,7 @@ impl QpHandler for ConnectionContext {
             return context.failed(wc);
         };
         match context.tags.decode(tag) {
+            // Two arms, as the compiler else looks once more which of both it is.
             Tagged::Write(id) => context.signaled(id),
             Tagged::Invalidate(id) => context.signaled(id),
             Tagged::InfoResponse => context.informed(success),

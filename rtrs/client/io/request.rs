@@ -79,6 +79,8 @@ pub(crate) struct Sent {
     pub(crate) data: DataMapping,
 }
 
+const _: () = assert!(size_of::<Sent>() == 8);
+
 impl Sent {
     /// The value of an entry that was not used yet.
     const NONE: Self = Self {

@@ -302,8 +302,8 @@ impl<T: Transfer> Known<T> {
         }
     }
 
-    /// Returns that of a write, whose list is filled now: later that call would leave more to keep
-    /// meanwhile. If there is no room in it, it stays empty until that is noticed.
+    /// Returns that of a write, whose list is filled now, as less has to be saved over that call
+    /// than later. If there is no room in it, it stays empty until that is noticed.
     #[inline(always)]
     pub(crate) fn of_write(mut transfer: T) -> Self {
         let _ = transfer.fill_sg();

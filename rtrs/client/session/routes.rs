@@ -90,8 +90,8 @@ impl Paths {
 }
 
 impl Session {
-    /// Chooses the path for the first try of a request, and returns its connections. If none is
-    /// connected, it is any one.
+    /// Chooses the path for the first try of a request, and returns its connections; `None` if it
+    /// has lost them since it was a route, or none is one.
     #[inline(always)]
     pub(super) fn route<'a>(
         &self,

@@ -2,7 +2,8 @@
 
 //! Transfers of queue pairs that the device gives up, or does not drain when it is asked to.
 //!
-//! Who runs them reads in the log which queue pair is meant, and brings the fault about.
+//! The log names the queue pair that is meant; the test that has loaded the module brings the fault
+//! about.
 
 use super::*;
 use ::rdma::transfer::ReceiveQp;

@@ -177,8 +177,8 @@ impl Table for NoTable {
     fn set(&mut self, _: u64, _: u64) {}
 }
 
-/// Returns the members that an assembly by force takes, and its start; `None` if it is refused.
-/// Where a slot may hide something the log is asked, as there.
+/// Returns the members that an assembly by force takes, and its start; `None` if it is refused. It
+/// asks the log where a slot may hide something, as the assembly does.
 fn chosen(media: &mut Media, memory: &mut [Vec<u8>; MEMBERS]) -> Option<(Members, Start)> {
     let with = (media.present(), true);
     let columns = memory.each_mut().map(Vec::as_mut_slice);

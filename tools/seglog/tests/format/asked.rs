@@ -42,7 +42,7 @@ fn members(bits: u8) -> Members {
     Members::from_bits(bits).unwrap()
 }
 
-/// What a member shows.
+/// Returns the superblock that a member shows.
 pub(crate) fn shown(ram: &Ram, member: usize) -> Superblock {
     let read = |slot: u8| {
         let at = Layout::slot(slot) as usize;

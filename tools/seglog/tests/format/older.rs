@@ -142,7 +142,8 @@ fn no_incarnation_of_a_log_on_one_begins_in_the_middle_of_it() {
     assert_eq!(result, Err(Fault::Overrun { sequence }));
 }
 
-/// Who was not in sync lately, and says that another device took the place of one, is not believed.
+/// A member that was not in sync lately is not believed when it says that another device took the
+/// place of one.
 #[test]
 fn one_that_lies_of_devices_refuses_no_array() {
     let mut ram = Ram::new();
