@@ -41,6 +41,10 @@ class Pending:
         """Whether `wait` would return at once."""
         return self._arrived.is_set()
 
+    def arrives_within(self, seconds: float) -> bool:
+        """Waits for the answer; whether `wait` would return at once then."""
+        return self._arrived.wait(seconds)
+
     def wait(self, seconds: float) -> dict[str, Any]:
         """The answer; raises MachineGone if none comes in time."""
         if not self._arrived.wait(seconds):

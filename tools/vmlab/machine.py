@@ -55,6 +55,10 @@ STALLED_SECONDS, STALLED_CPU_SECONDS = 60.0, 2.0
 WAKE_SECONDS = 90.0
 ENTROPY_BYTES = 32
 PULL_BYTES = 1 << 20
+TIMED_OUT = 124         # as timeout(1) says it
+# Of a machine whose clock is the count of its instructions: while it waits for a disk of the host, the clock jumps from
+# timer to timer, by a minute in half a second. The host's clock ends its commands.
+NO_TIMEOUT = 2e6
 MEMORY_MIB = 1024       # what a machine does not use costs nothing (snapshot.py)
 PUSH_BYTES = 256 << 10
 PR_SET_PDEATHSIG = 1
@@ -88,7 +92,12 @@ class Hardware:
     @property
     def has_the_hosts_ticks(self) -> bool:
         """Whether the guest's time stamp counter is the host's: emulated, and no instructions are counted instead."""
-        return self.accel.startswith("tcg") and "-icount" not in self.qemu_args
+        return self.accel.startswith("tcg") and not self.counts_instructions
+
+    @property
+    def counts_instructions(self) -> bool:
+        """Whether the guest's clock is the count of its instructions."""
+        return "-icount" in self.qemu_args
 
     @property
     def kernel_arguments(self) -> str:
@@ -113,8 +122,9 @@ class Job:
     def __init__(self, machine: Machine, command: str, timeout: float,
                  on_part: Callable[[str], None] | None = None) -> None:
         self._machine, self._command, self._timeout = machine, command, scaled(timeout)
-        self._pending: Pending = machine.channel.ask("run", on_part, command=command, timeout=self._timeout,
-                                                     stream=on_part is not None)
+        self._is_timed_here = machine.hardware.counts_instructions
+        self._pending: Pending = machine.channel.ask("run", on_part, command=command, stream=on_part is not None,
+                                                     timeout=NO_TIMEOUT if self._is_timed_here else self._timeout)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Sends a signal to the command and all its children."""
@@ -128,6 +138,9 @@ class Job:
     def wait(self, seconds: float | None = None) -> Result:
         """Waits for the end of the command."""
         limit = self._timeout + scaled(ANSWER_MARGIN_SECONDS) if seconds is None else scaled(seconds)
+        if self._is_timed_here and not self._pending.arrives_within(limit):
+            self.kill()
+            return Result(TIMED_OUT, self._pending.wait(scaled(ANSWER_MARGIN_SECONDS))["out"])
         answer = self._pending.wait(limit)
         return Result(answer["code"], answer["out"])
 
@@ -138,7 +151,7 @@ class Job:
 
 def _checked(name: str, command: str, result: Result) -> str:
     if result.code:
-        what = "ran out of time" if result.code == 124 else f"ended with code {result.code}"
+        what = "ran out of time" if result.code == TIMED_OUT else f"ended with code {result.code}"
         raise CommandFailed(f"{name}: `{command}` {what}: {result.out.strip()[-2000:]}")
     return result.out
 

@@ -13,6 +13,7 @@ import threading
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
@@ -21,7 +22,7 @@ from vmlab.channel import AgentError, Channel, MachineGone
 from vmlab.durations import waiting
 from vmlab.ktap import Report
 from vmlab.lab import Spec
-from vmlab.machine import Hardware, is_lost_timer, is_patching_oops
+from vmlab.machine import TIMED_OUT, Hardware, Job, Machine, is_lost_timer, is_patching_oops
 from vmlab.needs import Needs, needs, of
 from vmlab.oracle import COMPLAINT
 from vmlab.plan import Group, Planned, choose, groups, select
@@ -48,6 +49,33 @@ def connected() -> Iterator[tuple[Channel, socket.socket]]:
 def send(peer: socket.socket, **answer: object) -> None:
     """One line from the guest."""
     peer.sendall(json.dumps(answer).encode() + b"\n")
+
+
+class JobTest(unittest.TestCase):
+    """The end of a command's time."""
+
+    def job(self, channel: Channel, *qemu_args: str) -> Job:
+        """A command that has no second at all."""
+        machine = SimpleNamespace(name="guest", channel=channel, hardware=Hardware(qemu_args=qemu_args))
+        return Job(cast(Machine, machine), "x", 0.0)
+
+    def test_a_clock_that_jumps_does_not_end_a_command(self) -> None:
+        """While a machine that counts its instructions waits for a disk, its clock goes on by a minute in half a
+        second: the host ends a command there."""
+        with connected() as (channel, peer), peer.makefile("rb") as asked:
+            job = self.job(channel, "-icount", "shift=2,sleep=off")
+            self.assertGreater(json.loads(asked.readline())["timeout"], 1e6)
+            threading.Timer(0.1, lambda: send(peer, id=1, code=-9, out="so far")).start()
+            threading.Timer(0.1, lambda: send(peer, id=2)).start()
+            result = job.wait(0.01)
+            self.assertEqual(json.loads(asked.readline())["do"], "kill")
+        self.assertEqual((result.code, result.out), (TIMED_OUT, "so far"))
+
+    def test_another_clock_ends_a_command(self) -> None:
+        """The agent does, as the host may be stopped meanwhile."""
+        with connected() as (channel, peer), peer.makefile("rb") as asked:
+            self.job(channel)
+            self.assertEqual(json.loads(asked.readline())["timeout"], 0.0)
 
 
 class QmpTest(unittest.TestCase):
