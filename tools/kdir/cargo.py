@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """The cargo that builds the programs of tools/, and the folder that it builds them in."""
-import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 
-from kdir import config
+from kdir import checkouts, config
 
 CARGO_MIN = (1, 85)
 
@@ -21,12 +20,7 @@ def command() -> list[str]:
     return [sys.executable, "-B", str(config.REPOSITORY / "tools/kdir"), "run", "cargo"]
 
 
-def place() -> str:
-    """Names this checkout."""
-    return hashlib.sha256(str(config.REPOSITORY).encode()).hexdigest()[:8]
-
-
 def environment() -> dict[str, str]:
     """The variables of a build: what cargo builds is kept in the cache, so that a fresh clone at the same place has its
     crates."""
-    return {"CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR") or f"{config.cache_dir()}/cargo-{place()}"}
+    return {"CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR") or f"{config.cache_dir()}/cargo-{checkouts.name()}"}

@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Builds modules against the tree: ours, and the C rtrs and rnbd as reference peers."""
-import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
 import time
 
-from . import cache, config, packages, root, tree
-
-# Outputs of different checkouts must not meet: each has its own folder, named by the checkout's path.
-_CHECKOUT = hashlib.sha256(str(config.REPOSITORY).encode()).hexdigest()[:8]
+from . import cache, checkouts, config, packages, root, tree
 
 C_KBUILD = "obj-y += rtrs/\nobj-y += rnbd/\n"
 C_CONFIG = ["CONFIG_INFINIBAND_RTRS=m", "CONFIG_INFINIBAND_RTRS_CLIENT=m", "CONFIG_INFINIBAND_RTRS_SERVER=m",
@@ -18,9 +14,10 @@ C_CONFIG = ["CONFIG_INFINIBAND_RTRS=m", "CONFIG_INFINIBAND_RTRS_CLIENT=m", "CONF
 
 
 def output() -> pathlib.Path:
-    """The folder of our objects and modules of this checkout; KDIR_OUTPUT overrides it."""
+    """The folder of our objects and modules of this checkout: those of several must not meet. KDIR_OUTPUT overrides
+    it."""
     named = os.environ.get("KDIR_OUTPUT")
-    return pathlib.Path(named).resolve() if named else packages.folder() / f"build-{_CHECKOUT}"
+    return pathlib.Path(named).resolve() if named else packages.folder() / f"build-{checkouts.name()}"
 
 
 def _turn() -> pathlib.Path:
@@ -50,6 +47,7 @@ def compile_into(out: pathlib.Path, make: list[str], what: str, arguments: list[
     began = time.monotonic()
     cache.say(f"building {what} ...")
     with cache.locked(_turn()), cache.locked(out.with_name(f".{out.name}.lock")), log.open("w") as sink:
+        checkouts.use([config.cache_dir(), packages.folder()])
         status = root.run(_make_line(make, out, arguments), check=False, extra_binds=(out,),
                           stdout=sink, stderr=subprocess.STDOUT).returncode
     if status:

@@ -21,7 +21,7 @@ import native
 import objects
 import rules
 
-from kdir import cargo, config
+from kdir import cargo, checkouts, config
 from vmlab import telling
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -307,7 +307,7 @@ def _mutants(only: list[str]) -> Callable[[Output], Counts]:
         program, arguments = mutants.install(cache)
         if not program.exists() and out.stream([*IDLE, *cargo.command(), *arguments])[0]:
             return out.one("mutants.installed", 1)
-        workspace = cache / f"mutants-{cargo.place()}"
+        workspace = cache / f"mutants-{checkouts.name()}"
         mutants.copy(REPOSITORY, workspace)
         status, _ = out.stream([*IDLE, *cargo.command()[:-1], *mutants.command(program, workspace, only)])
         tested, wrong = mutants.results(workspace, status)
@@ -323,7 +323,7 @@ def _rules(only: list[str]) -> Callable[[Output], Counts]:
     def run(out: Output) -> Counts:
         gone = [word for word in only if not rules.select(rules.load(), [word]) and not (REPOSITORY / word).exists()]
         total = out.one(f"rules.selected{': there is no ' if gone else ''}{', '.join(gone)}", len(gone))
-        found = rules.run(REPOSITORY, config.cache_dir() / f"rules-{cargo.place()}", only, out.say)
+        found = rules.run(REPOSITORY, config.cache_dir() / f"rules-{checkouts.name()}", only, out.say)
         return total + Counts(found.seen, found.missed, found.unseen)
     return run
 

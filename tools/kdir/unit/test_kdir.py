@@ -5,11 +5,12 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
 from contextlib import redirect_stderr
 from unittest import mock
 
-from kdir import cache, cargo, config, debug, install, native, packages, programs, root
+from kdir import cache, cargo, checkouts, config, debug, install, native, packages, programs, root
 
 VERSION = "7.2.12+deb13-amd64"
 
@@ -79,6 +80,33 @@ class OrdinaryUserTest(unittest.TestCase):
         self.assertEqual(run.call_args.args[0],
                          ["unshare", "--mount", "--map-root-user", "--map-auto", "rm", "-rf", "--one-file-system",
                           folder])
+
+
+class CheckoutsTest(unittest.TestCase):
+    """Each checkout fills folders of the cache, 2 GiB and more, that no one else uses."""
+
+    def test_what_a_checkout_has_built_goes_when_it_has_gone(self) -> None:
+        """One that is not seen may be in a container: it has gone when nothing was built in it for two days, either."""
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()) as said:
+            cached, here = pathlib.Path(folder) / "cache", pathlib.Path(folder)
+            gone, kept = here / "gone", here / "kept"
+            kept.mkdir()
+            for path in (gone, kept):
+                (cached / f"cargo-{checkouts.name(path)}").mkdir(parents=True)
+                (cached / f"rules-{checkouts.name(path)}.log").touch()
+                (cached / "checkouts").mkdir(exist_ok=True)
+                (cached / "checkouts" / checkouts.name(path)).write_text(f"{path}\n", encoding="utf-8")
+            (cached / "checkouts/damaged").write_text(f"{gone}\n", encoding="utf-8")
+            (cached / "cargo-damaged").mkdir()
+            with mock.patch.object(config, "cache_dir", lambda: cached):
+                checkouts.use([cached])
+                self.assertTrue((cached / f"cargo-{checkouts.name(gone)}").exists())
+                checkouts.use([cached], time.time() + 1.01 * checkouts.KEPT_SECONDS)
+            left = sorted(path.name for path in cached.iterdir())
+            self.assertEqual(left, sorted(["cargo-damaged", f"cargo-{checkouts.name(kept)}", "checkouts",
+                                           f"rules-{checkouts.name(kept)}.log"]))
+            self.assertIn(f"its checkout {gone} is gone", said.getvalue())
+            self.assertIn(checkouts.name(), [path.name for path in (cached / "checkouts").iterdir()])
 
 
 class ReleaseTest(unittest.TestCase):
