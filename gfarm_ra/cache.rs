@@ -5,7 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `place` | the device and the port |
-//! | `endpoint`, `handles` | the public queue pair: messages that come and go, and where to |
+//! | `endpoint`, `message_qp`, `handles` | the queue pairs for messages, and where these go |
 //! | `membership` | what it tells others of itself, and what they tell |
 //! | `message_pool` | memory for the messages of `membership` |
 //! | `peers` | the other nodes, under a lock |
@@ -33,6 +33,7 @@ mod in_flight;
 mod inbox;
 mod membership;
 mod message_pool;
+mod message_qp;
 mod node;
 mod owner;
 mod peer_timing;

@@ -333,7 +333,8 @@ impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
         // CAST: At most 2000.
         let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
         self.last = landing.is_none().then_some((to, id, wanted, timeout_ms));
-        let request = Request::new(id, wanted, landing, chosen.ask, timeout_ms).ok();
+        let queues = (landing, requests.endpoint.replies());
+        let request = Request::new(id, wanted, queues, chosen.ask, timeout_ms).ok();
         let node = to.node;
         let effect = self.step(Event::Sending { node, id, timing });
         if let Some(request) = request {
@@ -370,7 +371,8 @@ impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
         let Some(ask) = self.inbox.ask_of(to.node) else {
             return;
         };
-        if let Ok(request) = Request::new(id, wanted, None, ask, timeout_ms) {
+        let queues = (None, self.requests.endpoint.replies());
+        if let Ok(request) = Request::new(id, wanted, queues, ask, timeout_ms) {
             self.send(&to, &request);
         }
     }

@@ -81,7 +81,8 @@ use crate::proto::{
         sums::Verify,
         wire::{
             Datagram,
-            Head, //
+            Head,
+            QpRole, //
         }, //
     }, //
     identity::ContentId,
@@ -275,7 +276,8 @@ impl Shared {
     fn attach(self: &Arc<Self>, found: Found, limits: &Limits) -> Result<Arc<Attached>> {
         let group = found.group;
         let (incoming, serving) = (self.clone(), limits.serving);
-        let endpoint = Endpoint::new(found, serving.into(), incoming, &self.counters)?;
+        let requests = (serving, limits.asking);
+        let endpoint = Endpoint::new(found, requests, incoming, &self.counters)?;
         let peers = Peers::new(self.me, endpoint.address(), group)?;
         let owner = Owner::new(&peers, limits.directory_len_bytes)?;
         let in_flight = ReadsInFlight::new()?;
@@ -414,8 +416,8 @@ impl Shared {
 }
 
 impl Incoming for Shared {
-    fn datagram(&self, bytes: &[u8], from: Port, qpn: u32) {
-        let datagram = match responder::open(bytes, self.me, self.secret.key()) {
+    fn datagram(&self, bytes: &[u8], qp: QpRole, from: Port, qpn: u32) {
+        let datagram = match responder::open(bytes, qp, self.me, self.secret.key()) {
             Ok(datagram) => datagram,
             Err(why) => {
                 self.counters.dropped(why.into());

@@ -20,7 +20,8 @@ DRIVERS: dict[str, Layers] = {
                    "medium", "log", "store"),
     "rnbd_ec": ("proto shown", "arrays device sysfs", "rnbd_ec"),
     "gfarm_ra": ("proto vfs", "cache net", "fs", "gfarm_ra"),
-    "gfarm_ra/cache": ("admission counters handles in_flight inbox peer_timing peers place secret sums workers",
+    "gfarm_ra/cache": ("admission counters handles in_flight inbox message_qp peer_timing peers place secret sums "
+                       "workers",
                        "endpoint message_pool owner resolvers", "data_qps membership responder", "chunk_read requester",
                        "attached", "node", "view"),
     "gfarm_ra/net": ("content page_source place ring stats user_key", "setup", "call descriptors login", "gfsd",

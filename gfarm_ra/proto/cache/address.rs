@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The address of a node's public queue pair, and the node's number.
+//! The address of a queue pair of a node, which is mostly its public one, and the node's number.
 
 use core::{
     fmt,
@@ -8,7 +8,10 @@ use core::{
     num::NonZeroU64, //
 };
 
-use super::owner::mixed;
+use super::{
+    invalid::Invalid,
+    owner::mixed, //
+};
 
 /// A node: 64 random bits that a mount draws when it joins. The next mount is another node, so
 /// nothing that was known of the last one is taken for it.
@@ -75,11 +78,11 @@ impl Group {
     }
 }
 
-/// The maximum of a queue pair number: it has 24 bits.
-const QPN_MAX: u32 = 0x00ff_ffff;
-
 /// The largest local identifier of one port; those above are of multicast groups.
 const LID_MAX: u16 = 0xbfff;
+
+/// The numbers of queue pairs: they have 24 bits, and 0 and 1 are those of the subnet's management.
+const QPNS: core::ops::RangeInclusive<u32> = 2..=0x00ff_ffff;
 
 /// The maximum of a key: only privileged programs may use keys with the highest bit.
 const QKEY_MAX: u32 = i32::MAX as u32;
@@ -94,10 +97,40 @@ pub const fn random_qkey(random: u64) -> u32 {
     }
 }
 
+/// A queue pair at a port that the receiver knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueuePair {
+    qpn: u32,
+    qkey: u32,
+}
+
+impl QueuePair {
+    /// Names it by its number, 2 to 2^24 - 1, and its key, 1 to 2^31 - 1.
+    pub fn new(qpn: u32, qkey: u32) -> Result<Self, Invalid> {
+        if !QPNS.contains(&qpn) {
+            return Err(Invalid::QueuePair);
+        }
+        if !(1..=QKEY_MAX).contains(&qkey) {
+            return Err(Invalid::QueueKey);
+        }
+        Ok(Self { qpn, qkey })
+    }
+
+    /// Returns its number.
+    pub const fn qpn(&self) -> u32 {
+        self.qpn
+    }
+
+    /// Returns its key.
+    pub const fn qkey(&self) -> u32 {
+        self.qkey
+    }
+}
+
 /// The maximum of a service level.
 const SL_MAX: u8 = 15;
 
-/// The address of the public queue pair of a node.
+/// The address of the public queue pair of a node, or of another one [there](Self::with).
 ///
 /// # Invariants
 ///
@@ -107,8 +140,7 @@ const SL_MAX: u8 = 15;
 pub struct Address {
     gid: [u8; 16],
     lid: u16,
-    qpn: u32,
-    qkey: u32,
+    qp: QueuePair,
     sl: u8,
 }
 
@@ -122,15 +154,14 @@ impl Address {
     pub fn new(gid: [u8; 16], lid: u16, qpn: u32, qkey: u32, sl: u8) -> Option<Self> {
         let is_unicast = gid.first() != Some(&0xff) && lid <= LID_MAX;
         let is_given = lid != 0 || gid != [0; 16];
-        let in_range = (2..=QPN_MAX).contains(&qpn) && (1..=QKEY_MAX).contains(&qkey);
+        let qp = QueuePair::new(qpn, qkey).ok()?;
         // INVARIANT: All parts were just checked.
-        (is_unicast && is_given && in_range && sl <= SL_MAX).then_some(Self {
-            gid,
-            lid,
-            qpn,
-            qkey,
-            sl,
-        })
+        (is_unicast && is_given && sl <= SL_MAX).then_some(Self { gid, lid, qp, sl })
+    }
+
+    /// Returns the address of another queue pair of the same port.
+    pub const fn with(self, qp: QueuePair) -> Self {
+        Self { qp, ..self }
     }
 
     /// Returns the GID, of zeros if there is none.
@@ -145,12 +176,12 @@ impl Address {
 
     /// Returns the number of the queue pair.
     pub const fn qpn(&self) -> u32 {
-        self.qpn
+        self.qp.qpn
     }
 
     /// Returns the key of the queue pair.
     pub const fn qkey(&self) -> u32 {
-        self.qkey
+        self.qp.qkey
     }
 
     /// Returns the service level.
@@ -169,7 +200,7 @@ impl Address {
 
     /// Returns whether both are one queue pair; key and service level may differ.
     pub fn is_same_place(&self, other: &Self) -> bool {
-        self.qpn == other.qpn && self.port() == other.port()
+        self.qpn() == other.qpn() && self.port() == other.port()
     }
 
     /// Returns whether a datagram that came from this port and queue pair is from here. Within a
@@ -180,15 +211,15 @@ impl Address {
         } else {
             port.gid == self.gid
         };
-        self.qpn == qpn && is_port
+        self.qpn() == qpn && is_port
     }
 
     /// Encodes it: GID, then LID, queue pair, key and service level, little-endian.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let parts = self.gid.into_iter().chain(self.lid.to_le_bytes());
-        let parts = parts.chain(self.qpn.to_le_bytes());
-        let parts = parts.chain(self.qkey.to_le_bytes()).chain([self.sl]);
+        let parts = parts.chain(self.qpn().to_le_bytes());
+        let parts = parts.chain(self.qkey().to_le_bytes()).chain([self.sl]);
         for (to, from) in bytes.iter_mut().zip(parts) {
             *to = from;
         }
@@ -211,7 +242,7 @@ impl Address {
 /// which that driver ignores.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (lid, qpn, qkey, sl) = (self.lid, self.qpn, self.qkey, self.sl);
+        let (lid, qpn, qkey, sl) = (self.lid, self.qpn(), self.qkey(), self.sl);
         write!(f, "lid={lid} qpn={qpn} psn=0 qkey={qkey} sl={sl}")?;
         if self.gid == [0; 16] {
             return Ok(());

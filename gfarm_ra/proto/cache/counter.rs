@@ -79,7 +79,7 @@ counters! {
     PeerDamaged = "peer_damaged",
     /// Bytes that file servers were asked for, as no node has sent them.
     GfsdBytes = "gfsd_bytes",
-    /// Datagrams that have come to the public queue pair.
+    /// Datagrams that have come to the queue pairs for messages.
     Datagrams = "datagrams",
     /// Requests of other nodes that were looked at.
     Requests = "requests",
@@ -119,6 +119,8 @@ counters! {
     DroppedCode = "dropped_code",
     /// Messages whose sender has no number.
     DroppedFrom = "dropped_from",
+    /// Messages to another queue pair than that of their kind.
+    DroppedQueuePair = "dropped_queue_pair",
     /// Messages to another node, or to an earlier mount.
     DroppedReceiver = "dropped_receiver",
     /// Messages of a node that is not known.
@@ -171,7 +173,7 @@ impl Counter {
 
     /// Returns whether it counts what no node with the same key sends.
     pub const fn is_of_strangers(self) -> bool {
-        self as u8 >= Self::DroppedLength as u8 && self as u8 <= Self::DroppedFrom as u8
+        self as u8 >= Self::DroppedLength as u8 && self as u8 <= Self::DroppedQueuePair as u8
     }
 }
 
@@ -203,6 +205,7 @@ impl From<Refused> for Counter {
     fn from(why: Refused) -> Self {
         match why {
             Refused::Rejected(why) => why.into(),
+            Refused::QueuePair => Self::DroppedQueuePair,
             Refused::Receiver => Self::DroppedReceiver,
         }
     }

@@ -19,7 +19,7 @@ pub enum Invalid {
     Pages,
     /// The length of fragments is none, or there are too many of them.
     Fragments,
-    /// The number of a queue pair is none of a queue pair for data.
+    /// The number of a queue pair is one of the subnet's management, or has more than 24 bits.
     QueuePair,
     /// The key of a queue pair is 0, or has its highest bit set.
     QueueKey,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The reply to a request: to the public queue pair of the node that has asked, behind the
+//! The reply to a request: to the reply queue pair of the node that has asked, behind the
 //! fragments if there are any.
 //!
 //! Behind the fields of an answer with pages are the [sums](Sums) of these, if they were asked for.

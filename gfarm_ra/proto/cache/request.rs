@@ -24,7 +24,10 @@ use zerocopy_derive::{
 
 use super::{
     super::identity::ContentId,
-    address::NodeId,
+    address::{
+        NodeId,
+        QueuePair, //
+    },
     content::RawContent,
     excluded::{
         Excluded,
@@ -47,12 +50,6 @@ use super::{
 
 /// The maximum time for which a request waits at a peer, in milliseconds.
 pub const TIMEOUT_MS_MAX: u16 = 10_000;
-
-/// The numbers of queue pairs for data: 0 and 1 are those of the subnet's management.
-const QPNS: core::ops::RangeInclusive<u32> = 2..=0x00ff_ffff;
-
-/// The keys of queue pairs for data: those with the highest bit are for privileged programs.
-const QKEYS: core::ops::RangeInclusive<u32> = 1..=i32::MAX as u32;
 
 /// The flag of [`Ask::is_retry`].
 const RETRY: u8 = 1 << 0;
@@ -77,12 +74,14 @@ struct RawRequest {
     flags: u8,
     timeout: U16,
     reasons: [u8; EXCLUDED_MAX],
+    reply_qpn: U32,
+    reply_qkey: U32,
 }
 
 /// The length of a request's datagram, in bytes.
 pub const REQUEST_LEN: usize = wire::HEAD_LEN + size_of::<RawRequest>() + wire::CODE_LEN;
 
-const _: () = assert!(REQUEST_LEN == 176);
+const _: () = assert!(REQUEST_LEN == 184);
 
 /// Pages of one content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +156,7 @@ impl Wanted {
 /// The receiver of fragments: a queue pair at the port of the node that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landing {
-    qpn: u32,
-    qkey: u32,
+    qp: QueuePair,
     fragment_len: FragmentLen,
 }
 
@@ -166,27 +164,18 @@ impl Landing {
     /// Names a queue pair by its number, 2 to 2^24 - 1, and the key that it has for this request
     /// only, 1 to 2^31 - 1.
     pub fn new(qpn: u32, qkey: u32, fragment_len: FragmentLen) -> Result<Self, Invalid> {
-        if !QPNS.contains(&qpn) {
-            return Err(Invalid::QueuePair);
-        }
-        if !QKEYS.contains(&qkey) {
-            return Err(Invalid::QueueKey);
-        }
-        Ok(Self {
-            qpn,
-            qkey,
-            fragment_len,
-        })
+        let qp = QueuePair::new(qpn, qkey)?;
+        Ok(Self { qp, fragment_len })
     }
 
     /// Returns the number of the queue pair.
     pub const fn qpn(&self) -> u32 {
-        self.qpn
+        self.qp.qpn()
     }
 
     /// Returns the key of the queue pair.
     pub const fn qkey(&self) -> u32 {
-        self.qkey
+        self.qp.qkey()
     }
 
     /// Returns the length of the fragments.
@@ -256,17 +245,18 @@ pub struct Request {
     id: RequestId,
     wanted: Wanted,
     landing: Option<Landing>,
+    replies: QueuePair,
     ask: Ask,
     timeout_ms: u16,
 }
 
 impl Request {
     /// Makes a request. A holder is told where to send the fragments, an owner is not. The peer may
-    /// answer within `timeout_ms`, 1 to [`TIMEOUT_MS_MAX`].
+    /// answer within `timeout_ms`, 1 to [`TIMEOUT_MS_MAX`], to the queue pair `replies`.
     pub fn new(
         id: RequestId,
         wanted: Wanted,
-        landing: Option<Landing>,
+        (landing, replies): (Option<Landing>, QueuePair),
         ask: Ask,
         timeout_ms: u16,
     ) -> Result<Self, Invalid> {
@@ -285,6 +275,7 @@ impl Request {
             id,
             wanted,
             landing,
+            replies,
             ask,
             timeout_ms,
         })
@@ -305,13 +296,15 @@ impl Request {
             wants_sums: raw.flags & SUMS != 0,
             excluded: Excluded::from_raw(&raw.excluded, &raw.reasons).ok_or(Invalid::Excluded)?,
         };
-        Self::new(raw.id(), wanted, raw.landing()?, ask, raw.timeout.get())
+        let queues = (raw.landing()?, raw.replies()?);
+        Self::new(raw.id(), wanted, queues, ask, raw.timeout.get())
     }
 
-    /// Returns what tells the request from others, although another field may be invalid.
-    pub fn id_of(body: &[u8]) -> Option<RequestId> {
+    /// Returns what tells the request from others, and the queue pair for replies, although another
+    /// field may be invalid.
+    pub fn id_of(body: &[u8]) -> Option<(RequestId, QueuePair)> {
         let raw = RawRequest::read_from_bytes(body).ok()?;
-        Some(raw.id())
+        Some((raw.id(), raw.replies().ok()?))
     }
 
     /// Writes the datagram, with `sequence` as its number.
@@ -331,8 +324,8 @@ impl Request {
             chunk: U64::new(self.wanted.chunk),
             pages: self.wanted.pages.to_words().map(U64::new),
             excluded,
-            qpn: U32::new(self.landing.map_or(0, |l| l.qpn)),
-            qkey: U32::new(self.landing.map_or(0, |l| l.qkey)),
+            qpn: U32::new(self.landing.map_or(0, |l| l.qpn())),
+            qkey: U32::new(self.landing.map_or(0, |l| l.qkey())),
             tag: U16::new(self.id.tag),
             // CAST: At most 4096.
             fragment_len: U16::new(fragment_len as u16),
@@ -340,6 +333,8 @@ impl Request {
             flags: self.ask.flags(),
             timeout: U16::new(self.timeout_ms),
             reasons,
+            reply_qpn: U32::new(self.replies.qpn()),
+            reply_qkey: U32::new(self.replies.qkey()),
         };
         let head = Head {
             kind: Kind::Request,
@@ -384,6 +379,11 @@ impl RawRequest {
             tag: self.tag.get(),
             cookie: self.cookie.get(),
         }
+    }
+
+    /// Reads where replies are to be sent.
+    fn replies(&self) -> Result<QueuePair, Invalid> {
+        QueuePair::new(self.reply_qpn.get(), self.reply_qkey.get())
     }
 
     /// Reads where fragments are to be sent; all three fields are 0 if nowhere.

@@ -3,12 +3,12 @@
 //! Decides which requests of other nodes are served, and with what.
 //!
 //! A datagram is looked at in this order, and each step is the first one that can refuse it for its
-//! reason: length, version, kind and sender's number; the receiver; the code. The code comes last,
-//! as it costs the most, and who has seen no message knows the number of no node. Of requests and
-//! notices then the sender, who must be known and be where it is known to be; the number; the
-//! fields. Up to the number, what is refused is counted only. Behind it the sender is a node of
-//! this cache that has not sent this before, so it gets an answer. Replies and answers of members
-//! are told by their random numbers, and of greetings
+//! reason: length, version, kind and sender's number; the queue pair; the receiver; the code. The
+//! code comes last, as it costs the most, and who has seen no message knows the number of no node.
+//! Of requests and notices then the sender, who must be known and be where it is known to be; the
+//! number; where replies go; the fields. Up to where replies go, what is refused is counted only.
+//! Behind it the sender is a node of this cache that has not sent this before, so it gets an
+//! answer. Replies and answers of members are told by their random numbers, and of greetings
 //! [`Members::hello`](super::members::Members::hello) looks at the number.
 
 use super::{
@@ -38,6 +38,7 @@ use super::{
         Head,
         Key,
         Kind,
+        QpRole,
         Rejected, //
     }, //
 };
@@ -60,14 +61,24 @@ pub enum Discarded {
 pub enum Refused {
     /// A datagram that no node with the key sends.
     Rejected(Rejected),
+    /// A datagram to another queue pair of this node than that of its kind.
+    QueuePair,
     /// A datagram to another node: an earlier mount of this one, or a wrong address.
     Receiver,
 }
 
-/// Reads a datagram to the node `me`.
-pub fn open<'a>(bytes: &'a [u8], me: NodeId, key: &Key) -> Result<Datagram<'a>, Refused> {
+/// Reads a datagram to the node `me` that has come to a queue pair.
+pub fn open<'a>(
+    bytes: &'a [u8],
+    qp: QpRole,
+    me: NodeId,
+    key: &Key,
+) -> Result<Datagram<'a>, Refused> {
     let sealed = wire::peek(bytes).map_err(Refused::Rejected)?;
     let head = sealed.head();
+    if head.kind.qp() != qp {
+        return Err(Refused::QueuePair);
+    }
     let is_for_anyone = head.kind == Kind::Hello && head.to.is_none();
     if head.to != Some(me) && !is_for_anyone {
         return Err(Refused::Receiver);
@@ -87,7 +98,7 @@ pub enum Received<'a> {
     Reply(Reply, Sums<'a>),
     /// A member has pages.
     Have(Have),
-    /// A member that has this address wants pages. Of an invalid request it is told so.
+    /// A member wants pages, and replies at this address. Of an invalid request it is told so.
     Request(Address, Result<Request, RequestId>),
 }
 
@@ -113,9 +124,9 @@ pub fn receive<'a>(
         }
         Kind::Request => {
             let address = admit(head)?;
-            let id = Request::id_of(body).ok_or(Discarded::Body)?;
+            let (id, replies) = Request::id_of(body).ok_or(Discarded::Body)?;
             Ok(Received::Request(
-                address,
+                address.with(replies),
                 Request::parse(body).map_err(|_| id),
             ))
         }

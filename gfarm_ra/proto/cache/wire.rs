@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   0  magic     4    "gfcc"
-//!   4  version   2    4
+//!   4  version   2    5
 //!   6  kind      2
 //!   8  from      8    the node that sends
 //!  16  to        8    the node that receives; 0 if the sender does not know its number
@@ -52,7 +52,7 @@ pub const HEAD_LEN: usize = size_of::<RawHead>();
 pub const CODE_LEN: usize = 8;
 
 const MAGIC: [u8; 4] = *b"gfcc";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -94,6 +94,38 @@ impl Kind {
             _ => None,
         }
     }
+}
+
+/// A queue pair of a node to which messages come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpRole {
+    /// The public one, which all nodes know.
+    Public,
+    /// The one for replies, which who was asked knows, and who sees the network.
+    Replies,
+}
+
+impl Kind {
+    /// Returns the queue pair to which such a datagram is sent.
+    pub const fn qp(self) -> QpRole {
+        match self {
+            Self::Reply => QpRole::Replies,
+            Self::Request | Self::Hello | Self::Members | Self::Have => QpRole::Public,
+        }
+    }
+}
+
+/// The receives of a queue pair that are posted again together, when all of them were used.
+pub const RECEIVE_BATCH: u32 = 4;
+
+/// Returns the receives of a queue pair so that each of `number` messages that come at once finds
+/// one, also while most of a batch was used by others and is not posted again yet.
+pub const fn receives(number: u16) -> u32 {
+    // CAST: Without loss.
+    let number = number as u32;
+    number
+        .saturating_add(RECEIVE_BATCH - 1)
+        .next_multiple_of(RECEIVE_BATCH)
 }
 
 /// The secret that all nodes of a cache have. It is wiped with its drop. A move may leave a copy

@@ -325,7 +325,8 @@ impl World {
         let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
         let last = landing.is_none().then_some((to, id, wanted, timeout_ms));
         self.nodes[n].lanes[at].last = last;
-        let request = Request::new(id, wanted, landing.flatten(), ask, timeout_ms);
+        let queues = (landing.flatten(), self.nodes[n].replies);
+        let request = Request::new(id, wanted, queues, ask, timeout_ms);
         let effect = self.step(n, at, Told::Sending { node, id, timing }).effect;
         self.introduce(n, node);
         match request {
@@ -352,7 +353,8 @@ impl World {
             return;
         };
         let ask = machine.ask_of(self.nodes[to].id);
-        match Request::new(id, wanted, None, ask, timeout_ms) {
+        let queues = (None, self.nodes[n].replies);
+        match Request::new(id, wanted, queues, ask, timeout_ms) {
             Ok(request) => self.send_request(n, to, &request),
             Err(_) => self.tally.violate("a request that no node would accept"),
         }

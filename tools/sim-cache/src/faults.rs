@@ -8,7 +8,8 @@ use proto::gfarm::cache::{
     address::{
         Address,
         Group,
-        NodeId, //
+        NodeId,
+        QueuePair, //
     },
     admission::Admission,
     breaker::Breaker,
@@ -118,6 +119,9 @@ impl World {
         let Some(address) = Address::new(gid, 0, 17, 111, 0) else {
             unreachable!("the address is a valid one");
         };
+        let Ok(replies) = QueuePair::new(18, 222) else {
+            unreachable!("the queue pair is a valid one");
+        };
         let known = if self.s.knows_groups {
             self.s.groups
         } else {
@@ -131,6 +135,7 @@ impl World {
         Node {
             id,
             address,
+            replies,
             group,
             alive: true,
             life: 0,
@@ -140,7 +145,7 @@ impl World {
             out_free_ns: 0,
             in_free_ns: 0,
             cpu_free_ns: 0,
-            queued: 0,
+            queued: (0, 0),
             cache: std::collections::BTreeMap::new(),
             used: 0,
             reads: std::collections::BTreeMap::new(),

@@ -59,6 +59,8 @@ pub struct Outcome {
     pub gfsd_files: f64,
     /// The time from the first reader's start to the last one's end, in milliseconds.
     pub last_ms: f64,
+    /// The time that the reader of the first node took, in milliseconds.
+    pub first_node_ms: f64,
     /// Half of the reads took at most this long, in milliseconds.
     pub p50_ms: f64,
     /// 99 of 100 reads took at most this long, in milliseconds.
@@ -121,6 +123,10 @@ impl Outcome {
         let times: Vec<(u64, u64)> = times.collect();
         let first_ns = times.iter().map(|t| t.0).min().unwrap_or(0);
         let last_ns = times.iter().map(|t| t.1).max().unwrap_or(0);
+        let first_node = &world.nodes[0];
+        let first_node_ns = first_node
+            .done_ns
+            .map_or(0, |done_ns| done_ns - first_node.began_ns);
         let took = times.iter().map(|(from, to)| (to - from) as f64);
         let mean_took = took.clone().sum::<f64>() / times.len().max(1) as f64;
         let slowest = took.fold(0.0, f64::max);
@@ -133,6 +139,7 @@ impl Outcome {
             readers: times.len(),
             gfsd_files: tally.gfsd_bytes as f64 / file,
             last_ms: (last_ns - first_ns) as f64 / 1e6,
+            first_node_ms: first_node_ns as f64 / 1e6,
             p50_ms: quantile(&latencies, 0.5),
             p99_ms: quantile(&latencies, 0.99),
             max_ms: quantile(&latencies, 1.0),

@@ -17,12 +17,14 @@ use proto::gfarm::cache::{
         self,
         Head,
         Kind,
+        QpRole,
         CODE_LEN,
         HEAD_LEN, //
     }, //
 };
 
 use crate::{
+    faults::LANES,
     message::{
         Event,
         Message,
@@ -31,6 +33,13 @@ use crate::{
     scenario::US,
     world::World, //
 };
+
+/// Returns the queue pair that a message was sent to. Who sends one follows the rule, and what is
+/// changed on its way comes there nevertheless, so a message of no kind is one to the public one.
+fn role_of(bytes: &[u8]) -> QpRole {
+    let kind = wire::peek(bytes).map(|sealed| sealed.head().kind);
+    kind.map_or(QpRole::Public, Kind::qp)
+}
 
 impl World {
     /// Returns the number of the next datagram to a node.
@@ -162,8 +171,13 @@ impl World {
     }
 
     pub(crate) fn arrive(&mut self, to: usize, message: Message) {
-        let (now_ns, room, service_ns) = (self.now_ns, self.s.receives, self.s.service_ns);
-        if to == 0 && self.is_drowned(&message) {
+        let (now_ns, service_ns) = (self.now_ns, self.s.service_ns);
+        let role = role_of(&message.bytes);
+        let room = match role {
+            QpRole::Public => self.s.receives,
+            QpRole::Replies => LANES.into(),
+        };
+        if to == 0 && role == QpRole::Public && self.has(self.s.flood) {
             self.tally.overruns += 1;
             return;
         }
@@ -171,35 +185,30 @@ impl World {
         if !node.alive {
             return;
         }
-        if node.queued >= room {
+        let queued = node.queued(role);
+        if *queued >= room {
             self.tally.overruns += 1;
             return;
         }
-        node.queued += 1;
-        self.tally.queue_max = self.tally.queue_max.max(node.queued);
+        *queued += 1;
+        self.tally.queue_max = self.tally.queue_max.max(*queued);
         node.cpu_free_ns = node.cpu_free_ns.max(now_ns) + service_ns;
         let (at_ns, life) = (node.cpu_free_ns, node.life);
         self.agenda.push(at_ns, Event::Serve { to, life, message });
     }
 
-    /// Returns whether a message to the first node finds no receive, for the flood.
-    fn is_drowned(&mut self, message: &Message) -> bool {
-        let kind = wire::peek(&message.bytes).map(|sealed| sealed.head().kind);
-        let is_spared = self.s.has_own_replies && kind == Ok(Kind::Reply);
-        !is_spared && self.has(self.s.flood)
-    }
-
     /// Takes a datagram, as the kernel's driver does.
     pub(crate) fn take(&mut self, to: usize, message: Message) {
         let Message { from, bytes } = message;
-        let me = self.nodes[to].id;
-        let datagram = match open(&bytes, me, &self.key) {
+        let (me, role) = (self.nodes[to].id, role_of(&bytes));
+        *self.nodes[to].queued(role) -= 1;
+        let datagram = match open(&bytes, role, me, &self.key) {
             Ok(datagram) => datagram,
             Err(Refused::Rejected(_)) => {
                 self.tally.rejected += 1;
                 return;
             }
-            Err(Refused::Receiver) => {
+            Err(Refused::QueuePair | Refused::Receiver) => {
                 self.tally.discarded += 1;
                 return;
             }

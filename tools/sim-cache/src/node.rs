@@ -12,7 +12,8 @@ use proto::gfarm::cache::{
     address::{
         Address,
         Group,
-        NodeId, //
+        NodeId,
+        QueuePair, //
     },
     admission::{
         Admission,
@@ -38,7 +39,8 @@ use proto::gfarm::cache::{
     },
     request::Request,
     rtt::Rtt,
-    window::ReplayWindow, //
+    window::ReplayWindow,
+    wire::QpRole, //
 };
 
 use crate::{
@@ -134,6 +136,8 @@ pub(crate) type Place = (u64, PageSet);
 pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) address: Address,
+    /// The queue pair to which nodes that it asks reply.
+    pub(crate) replies: QueuePair,
     pub(crate) group: Group,
     pub(crate) alive: bool,
     /// Events of an earlier life are void.
@@ -147,8 +151,9 @@ pub(crate) struct Node {
     pub(crate) out_free_ns: u64,
     pub(crate) in_free_ns: u64,
     pub(crate) cpu_free_ns: u64,
-    /// Datagrams that were received and not looked at.
-    pub(crate) queued: usize,
+    /// Datagrams that were received by the public queue pair and by that for replies, and not
+    /// looked at.
+    pub(crate) queued: (usize, usize),
     pub(crate) cache: BTreeMap<u64, Cached>,
     pub(crate) used: u64,
     pub(crate) reads: BTreeMap<u64, Read>,
@@ -182,6 +187,14 @@ impl Node {
             boot: 1,
             claim: Claim::FIRST,
             group: self.group,
+        }
+    }
+
+    /// Returns the number of datagrams that a queue pair has received, and that were not looked at.
+    pub(crate) const fn queued(&mut self, role: QpRole) -> &mut usize {
+        match role {
+            QpRole::Public => &mut self.queued.0,
+            QpRole::Replies => &mut self.queued.1,
         }
     }
 

@@ -128,9 +128,6 @@ pub struct Scenario {
     /// The part of the messages to the first node that a flood of others' datagrams keeps from its
     /// public queue pair.
     pub flood: f64,
-    /// Whether replies have a queue pair of their own, which the flood does not reach: the kernel's
-    /// driver has none.
-    pub has_own_replies: bool,
     /// Nanoseconds by which the file servers answer the first node later than others.
     pub hung_ns: u64,
     /// A node dies, and a new one joins, this often; 0 for never.
@@ -186,7 +183,6 @@ impl Scenario {
             silent: 0,
             away_ns: (0, 0),
             flood: 0.0,
-            has_own_replies: false,
             hung_ns: 0,
             churn_ns: 0,
             rewrite_ns: 0,

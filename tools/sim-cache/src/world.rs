@@ -150,7 +150,6 @@ impl World {
         match event {
             Event::Arrive { to, message } => self.arrive(to, message),
             Event::Serve { to, life, message } if self.is_current(to, life) => {
-                self.nodes[to].queued -= 1;
                 self.take(to, message);
             }
             Event::Fragments { transfer, numbers }

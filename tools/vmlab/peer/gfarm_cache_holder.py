@@ -65,6 +65,14 @@ class Holder(Liar):
         for imm, part in parts:
             self.data.send(to, part, imm)
 
+    def replies_of(self, asked: Request) -> tuple[bytes, int, int]:
+        """The queue pair for the replies to a request."""
+        return self.node_at[0], asked.reply_qpn, asked.reply_qkey
+
+    def reply(self, asked: Request, body: bytes, to: tuple[bytes, int, int] | None = None) -> None:
+        """Replies to a request, where it says, or elsewhere."""
+        self.send(self.sealed(wire.REPLY, body), to or self.replies_of(asked))
+
     def hold(self, asked: Request, mode: str) -> None:
         """Answers as a holder, as the mode says."""
         to = self.node_at[0], asked.qpn, asked.qkey
@@ -92,13 +100,18 @@ class Holder(Liar):
             # What it has sent for another request, with the key of then, and its reply.
             there, old, said = self.before
             self.fling(there, old)
-            self.send(self.sealed(wire.REPLY, said))
+            self.reply(asked, said)
         if mode == "garbage":
             self.fling(to, [(None, os.urandom(asked.fragment)), (tag | 5, os.urandom(asked.fragment + 1)),
                             (int.from_bytes(os.urandom(4), "little"), os.urandom(asked.fragment // 2))])
             self.public.send(self.node_at, os.urandom(164))
+            # Noise, and what is for the public queue pair.
+            self.public.send(self.replies_of(asked), os.urandom(164))
+            for kind, other in ((wire.HELLO, wire.gossip(1, self.record())), (wire.HAVE, bytes(68))):
+                self.send(self.sealed(kind, other), self.replies_of(asked))
         self.fling(to, none if mode in NOTHING else parts.get(mode, right))
-        self.send(self.sealed(wire.REPLY, changed.get(mode, body)))
+        to_public = self.node_at if mode == "elsewhere" else None
+        self.reply(asked, changed.get(mode, body), to_public)
         if mode == "late":
             self.fling(to, [(tag | k, wrong) for k in range(4)])
         if mode in ("right", "again"):
@@ -114,12 +127,12 @@ class Holder(Liar):
             if now - since > KEPT_SECONDS:
                 del self._kept[cookie]
             # The node may be gone by now, with all that it has counted.
-            self.public.send(self.node_at, self.sealed(wire.REPLY, wire.wait(asked, KEEP_MS)))
+            self.public.send(self.replies_of(asked), self.sealed(wire.REPLY, wire.wait(asked, KEEP_MS)))
 
     def answer(self, asked: Request, mode: str) -> None:
         """Answers a request."""
         if asked.role != wire.HOLDER:
-            self.send(self.sealed(wire.REPLY, wire.redirect(asked, self.record())))
+            self.reply(asked, wire.redirect(asked, self.record()))
         elif mode == "waits":
             self._kept[asked.cookie] = asked, time.monotonic()
             self._said = 0.0

@@ -96,11 +96,11 @@ class Liar:
         self.public, self.data, self.other = (Pair(self.sockets, index) for _ in range(3))
         self.me = time.monotonic_ns() | 1
         self.node, self.boot, self._sequence = 0, 0, time.monotonic_ns()
-        self.request = Request(1, inum, gen, *divmod(mtime_ns, 1_000_000_000), len(self.content))
+        self.request = Request(1, inum, gen, *divmod(mtime_ns, 1_000_000_000), len(self.content),
+                               reply_qpn=self.public.qpn, reply_qkey=QKEY)
         self.replies: list[wire.Reply] = []
         self.asked: list[Request] = []
-        self.busy = 0
-        self._unseen, self._seen, self._incarnation = 0, self.datagrams(), 0
+        self._unseen, self._seen, self._incarnation, self.busy = 0, self.datagrams(), 0, 0
 
     def sequence(self) -> int:
         """The number of the next datagram."""
@@ -124,9 +124,9 @@ class Liar:
         """The number of datagrams that the node has received."""
         return int((self.folder / "ibstat").read_text().partition("\ndatagrams ")[2].partition("\n")[0])
 
-    def send(self, data: bytes) -> None:
-        """Sends to the node's public queue pair; waits now and then until it has received them."""
-        self.public.send(self.node_at, data)
+    def send(self, data: bytes, to: tuple[bytes, int, int] | None = None) -> None:
+        """Sends to a queue pair of the node, by default the public one; waits now and then until all was received."""
+        self.public.send(to or self.node_at, data)
         self._unseen += 1
         if self._unseen < AT_ONCE:
             return
@@ -276,16 +276,16 @@ def another_key(liar: Liar) -> Counts:
     """Right but for the key of the code."""
     for kind in (REQUEST, REPLY, HELLO, MEMBERS, HAVE):
         liar.send(wire.seal(liar.head(kind), liar.holder().body(), bytes(16)))
-    return {"dropped_code": 5}
+    return {"dropped_code": 4, "dropped_queue_pair": 1}
 
 
 def heads(liar: Liar) -> Counts:
-    """Right codes, and heads that no node sends."""
-    body = liar.holder().body()
-    for head in (Head(REQUEST, 0, liar.node, 1), Head(REQUEST, liar.me, 0, 1), Head(REQUEST, liar.me, liar.node ^ 1, 1),
-                 Head(REQUEST, liar.me ^ 2, liar.node, 1), Head(HAVE, liar.me ^ 2, liar.node, 1)):
-        liar.send(wire.seal(head, body, liar.key))
-    return {"dropped_from": 1, "dropped_receiver": 2, "dropped_sender": 2}
+    """Right codes, and heads that no node sends, or those of the version before and of the next one."""
+    for head in (Head(REQUEST, 0, liar.node, 1), *(Head(REQUEST, liar.me, to, 1) for to in (0, liar.node ^ 1)),
+                 *(Head(kind, liar.me ^ 2, liar.node, 1) for kind in (REQUEST, HAVE)),
+                 *(Head(kind, liar.me, liar.node, 1, version=at) for kind in (REQUEST, HELLO) for at in (4, 6))):
+        liar.send(wire.seal(head, liar.holder().body(), liar.key))
+    return {"dropped_from": 1, "dropped_receiver": 2, "dropped_sender": 2, "dropped_version": 4}
 
 
 def another_source(liar: Liar) -> Counts:
@@ -316,9 +316,11 @@ def bodies(liar: Liar) -> Counts:
                        (HELLO, wire.gossip(1, Record(me.node, bytes(16), me.qpn, QKEY, 0))),
                        (HELLO, wire.gossip(1, Record(me.node, me.gid, me.qpn, QKEY, 0, 4))),
                        *((HELLO, wire.gossip(1, Record(me.node, me.gid, me.qpn, QKEY, 0, group=at))) for at in (0, 65)),
+                       *((REQUEST, liar.request.but(reply_qpn=at).body()) for at in (0, 1, 1 << 24)),
+                       *((REQUEST, liar.request.but(reply_qkey=at).body()) for at in (0, 1 << 31)),
                        (HELLO, wire.gossip(1, Record(me.node ^ 2, me.gid, me.qpn, QKEY, 0)))):
         liar.send(liar.sealed(kind, body))
-    return {"dropped_body": 18}
+    return {"dropped_body": 23}
 
 
 def news(liar: Liar) -> Counts:
@@ -346,12 +348,10 @@ def greetings(liar: Liar) -> Counts:
 
 
 def replies(liar: Liar) -> Counts:
-    """Replies to requests that the node has not sent, to numbers that it has and has not, and of the wrong length."""
-    for tag in 0, 3, 0xffff:
-        liar.send(liar.sealed(REPLY, wire.data(liar.sequence(), tag, len(liar.content))))
-    liar.send(liar.sealed(REPLY, bytes(124)))
-    liar.send(liar.sealed(REPLY, bytes(12)))
-    return {"told_late": 3, "dropped_body": 2}
+    """Replies, which do not come to the public queue pair, right or wrong."""
+    for body in (*(wire.data(liar.sequence(), tag, len(liar.content)) for tag in (0, 3, 0xffff)), bytes(12)):
+        liar.send(liar.sealed(REPLY, body))
+    return {"dropped_queue_pair": 4}
 
 
 def fields(liar: Liar) -> Counts:

@@ -60,11 +60,12 @@ class Lossy(Liar):
     def handle(self, body: bytes) -> None:
         """Answers a request: as an owner by naming itself, as a holder by what the plan is for the first one."""
         (cookie, *_content, size, chunk, raw, _excluded, qpn, qkey, tag, length, role, flags, _,
-         _) = wire.BODY.unpack(body)
+         _, reply_qpn, reply_qkey) = wire.BODY.unpack(body)
+        to = self.node_at[0], reply_qpn, reply_qkey
         if role != wire.HOLDER:
             address = struct.pack("<16sHIIB", self.public.gid, 0, self.public.qpn, QKEY, 0)
             self.send(self.sealed(wire.REPLY, wire.ANSWER.pack(
-                cookie, 0, raw, bytes(32), self.me, address, 0, tag, wire.REDIRECT, 0, 4)))
+                cookie, 0, raw, bytes(32), self.me, address, 0, tag, wire.REDIRECT, 0, 4)), to)
             return
         self.asked += 1
         pages = int.from_bytes(raw, "little")
@@ -81,7 +82,7 @@ class Lossy(Liar):
                                tag << 16 | number)
         sums = wire.sums(self.content, chunk, pages) if flags & wire.SUMS else b""
         self.send(self.sealed(wire.REPLY, wire.ANSWER.pack(
-            cookie, size, raw, bytes(32), 0, bytes(27), 0, tag, wire.DATA, 0, 4) + sums))
+            cookie, size, raw, bytes(32), 0, bytes(27), 0, tag, wire.DATA, 0, 4) + sums), to)
 
     def serve(self, wait_ms: int) -> None:
         """Takes all that has come from the node."""

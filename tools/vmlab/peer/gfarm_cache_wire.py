@@ -13,7 +13,7 @@ OWNER, NAMED_OWNER, HOLDER = 0, 1, 2
 RETRY, SUMS = 1, 2
 PAGE = 4096
 HEAD = struct.Struct("<4sHHQQQ")
-BODY = struct.Struct("<3QqI2Q32s32sIIHHBBH4s")
+BODY = struct.Struct("<3QqI2Q32s32sIIHHBBH4sII")
 NOTICE = struct.Struct("<2QqIQ32s")
 ANSWER = struct.Struct("<QQ32s32sQ27sBHHHH")
 MASK = (1 << 64) - 1
@@ -87,7 +87,7 @@ class Head:
     to: int
     sequence: int
     magic: bytes = b"gfcc"
-    version: int = 4
+    version: int = 5
 
 
 def seal(head: Head, body: bytes, key: bytes) -> bytes:
@@ -125,6 +125,8 @@ class Request:
     flags: int = 0
     timeout: int = 200
     reasons: bytes = bytes(4)
+    reply_qpn: int = 0
+    reply_qkey: int = 0
 
     def but(self, **fields: object) -> Request:
         """The same with other fields."""
@@ -135,7 +137,7 @@ class Request:
         return BODY.pack(self.cookie, self.inum, self.gen, self.sec, self.nsec, self.size, self.chunk,
                          self.pages.to_bytes(32, "little"),
                          struct.pack("<4Q", *self.excluded), self.qpn, self.qkey, self.tag, self.fragment, self.role,
-                         self.flags, self.timeout, self.reasons)
+                         self.flags, self.timeout, self.reasons, self.reply_qpn, self.reply_qkey)
 
 
 def request(body: bytes) -> Request:

@@ -30,14 +30,14 @@ SIZE, FILES = 30_001, 5
 READ_FILES = tier.of(3, FILES)      # in each mode
 # The holder is a program, which is slow on a busy host.
 OPTIONS = "ib_mtu=1024,cc_timeout_ms=2000"
-# How a holder sends pages: as it should; each fragment twice, the last first; behind random datagrams; behind what it
-# has sent for another request, and its reply.
+# How a holder sends pages: as it should; each fragment twice, the last first; behind random datagrams, and messages for
+# the public queue pair to that of replies; behind what it has sent for another request, and its reply.
 GIVES = ("right", "twice", "garbage", "again")
 # Every other fragment; those of other requests, places and lengths; none of those that it announces; pages that were
 # not asked for; another size; an unknown status; the reply to another request; nothing, and fragments behind that; a
-# wrong bit in each fragment; wrong sums, none, and one too few.
+# wrong bit in each fragment; wrong sums, none, and one too few; all right, and the reply to the public queue pair.
 LIES = ("half", "foreign", "nothing", "more", "size", "status", "other", "miss", "late", "silent", "damaged", "sums",
-        "unsummed", "short")
+        "unsummed", "short", "elsewhere")
 TRIES = 10
 
 
@@ -65,7 +65,8 @@ class Holder:
     def told(self) -> int:
         """Counts answers of a holder, things that are none, and silences."""
         counts = self.mount.ibstat()
-        return sum(counts[name] for name in ("told_data", "told_miss", "told_late", "dropped_body", "timeouts"))
+        names = ("told_data", "told_miss", "told_late", "dropped_body", "dropped_queue_pair", "timeouts")
+        return sum(counts[name] for name in names)
 
     def pages(self) -> int:
         """The number of pages that the node has taken."""

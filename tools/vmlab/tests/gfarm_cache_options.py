@@ -97,11 +97,11 @@ def test_options_are_in_force_and_shown(vm: Lab) -> None:
             ok(word in shown, f"{word} is not in {shown}")
         matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=4711 sl=3 gid=fe80::")
         matches(mount.machine.read(f"{mount.folder}/status"), r"(?m)^group 9: 1 of 1 nodes$")
-        eq(queue_pairs(vm.server), 1 + 1 + 1, "queue pairs: for messages, to send by, and to receive by")
+        eq(queue_pairs(vm.server), 2 + 1 + 1, "queue pairs: for messages and replies, to send by, and to receive by")
         # Others are made when they are needed, and no more than the option says.
         vm.server.run(f"for n in $(seq 0 7); do dd if={AT}/many of=/dev/null bs=1M count=1 skip=$n iflag=direct "
                       "status=none & done; wait")
-        ge(1 + 1 + 3, queue_pairs(vm.server), "queue pairs after eight reads at a time")
+        ge(2 + 1 + 3, queue_pairs(vm.server), "queue pairs after eight reads at a time")
         vm.server.run(f"mount -i -o remount {AT}")
         eq(mount.options, shown, "after a remount")
         for other in ("cc=off", "ib_mtu=1024", "cc_share=6"):

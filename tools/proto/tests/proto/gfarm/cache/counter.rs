@@ -49,7 +49,7 @@ fn each_reason_to_drop_a_datagram_is_counted_apart() {
     ]
     .map(Refused::Rejected)
     .into_iter();
-    let refused = refused.chain([Refused::Receiver]);
+    let refused = refused.chain([Refused::QueuePair, Refused::Receiver]);
     let discarded = [
         Discarded::Sender,
         Discarded::Address,
@@ -76,7 +76,15 @@ fn only_what_no_node_sends_is_worth_a_line_in_the_log() {
         .iter()
         .filter(|counter| counter.is_of_strangers());
     let names: Vec<_> = strangers.map(|counter| counter.name()).collect();
-    let wanted = ["length", "magic", "version", "kind", "code", "from"];
+    let wanted = [
+        "length",
+        "magic",
+        "version",
+        "kind",
+        "code",
+        "from",
+        "queue_pair",
+    ];
     assert_eq!(names, wanted.map(|why| format!("dropped_{why}")));
 }
 

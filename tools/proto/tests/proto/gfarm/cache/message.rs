@@ -8,11 +8,15 @@ use proto::gfarm::{
         Time, //
     },
     cache::{
-        address::NodeId,
+        address::{
+            NodeId,
+            QueuePair, //
+        },
         pages::PageSet,
         request::Wanted,
         wire::{
             open,
+            receives,
             seal,
             Head,
             Key,
@@ -20,7 +24,8 @@ use proto::gfarm::{
             Rejected,
             CODE_LEN,
             DATAGRAM_LEN_MAX,
-            HEAD_LEN, //
+            HEAD_LEN,
+            RECEIVE_BATCH, //
         }, //
     }, //
     identity::ContentId,
@@ -55,6 +60,11 @@ pub(super) fn wanted() -> Wanted {
     let id = content(12345, 5);
     let pages = PageSet::range(0, 8).union(PageSet::range(255, 1));
     Wanted::new(id, 0x30_2345, 2, pages).unwrap()
+}
+
+/// The queue pair for replies of node 1.
+pub(super) fn replies() -> QueuePair {
+    QueuePair::new(0x2345, 0x5abc_def1).unwrap()
 }
 
 /// Reads bytes from hexadecimal digits; white space is let be.
@@ -191,6 +201,20 @@ fn what_has_no_room_is_not_sealed() {
     assert_eq!(seal(&body[..4], &mut out[..44]), Some(44));
     for room in 0..44 {
         assert_eq!(seal(&body[..4], &mut out[..room]), None);
+    }
+}
+
+/// Three of four replies at once found none when there were as many receives as requests.
+#[test]
+fn each_message_finds_a_receive_however_many_have_come_before() {
+    for number in (1..=130).chain([4096, u16::MAX]) {
+        let count = receives(number);
+        assert_eq!(count % RECEIVE_BATCH, 0, "{number}");
+        // Those of a batch are posted again when the last one was used.
+        for used in 0..RECEIVE_BATCH {
+            assert!(count - used >= number.into(), "{number}, {used} used");
+        }
+        assert!(count < u32::from(number) + 2 * RECEIVE_BATCH, "{number}");
     }
 }
 

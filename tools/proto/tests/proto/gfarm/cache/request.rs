@@ -9,6 +9,7 @@ use proto::gfarm::{
         Time, //
     },
     cache::{
+        address::QueuePair,
         excluded::{
             Excluded,
             Reason,
@@ -41,12 +42,13 @@ use super::message::{
     hex,
     key,
     node,
+    replies,
     wanted, //
 };
 
 /// A request as written by hand, and its code as another implementation of the hash has it.
 pub(super) const GOLDEN: &str = "
-    6766636304000100 1111111111111111
+    6766636305000100 1111111111111111
     2222222222222222 0700000000000000
     eeffc00000000000 3930000000000000
     0500000000000000 cdab896700000000
@@ -56,7 +58,8 @@ pub(super) const GOLDEN: &str = "
     0000008033333333 3333333344444444
     4444444400000000 0000000000000000
     0000000034120000 f0debc7a02010004
-    0200c80001020000 e351e0a621cc28f8";
+    0200c80001020000 45230000f1debc5a
+    93109947d1c7a254";
 
 fn request() -> Request {
     let fragment_len = FragmentLen::new(1024).unwrap();
@@ -74,7 +77,7 @@ fn request() -> Request {
         tag: 0x0102,
         cookie: 0xc0_ffee,
     };
-    Request::new(id, wanted(), Some(landing), ask, 200).unwrap()
+    Request::new(id, wanted(), (Some(landing), replies()), ask, 200).unwrap()
 }
 
 fn parse(bytes: &[u8]) -> Result<Request, Invalid> {
@@ -140,14 +143,6 @@ fn each_field_is_checked() {
     assert_eq!(with(84, &[0; 32]), Err(Invalid::Pages));
     assert_eq!(with(84, &[255; 7]).map(|_| ()), Ok(()), "57 pages");
     assert_eq!(with(84, &[255; 8]), Err(Invalid::Fragments), "65 pages");
-    assert_eq!(with(148, &[0; 4]), Err(Invalid::QueuePair));
-    assert_eq!(with(148, &[1, 0, 0, 0]), Err(Invalid::QueuePair));
-    assert_eq!(with(148, &[0, 0, 0, 1]), Err(Invalid::QueuePair));
-    assert_eq!(with(148, &[2, 0, 0, 0]).map(|_| ()), Ok(()));
-    assert_eq!(with(148, &[255, 255, 255, 0]).map(|_| ()), Ok(()));
-    assert_eq!(with(152, &[0; 4]), Err(Invalid::QueueKey));
-    assert_eq!(with(155, &[0x80]), Err(Invalid::QueueKey));
-    assert_eq!(with(155, &[0x7f]).map(|_| ()), Ok(()));
     for len in [0u16, 1, 128, 255, 1023, 1025, 8192, 0xffff] {
         assert_eq!(with(158, &len.to_le_bytes()), Err(Invalid::Fragments));
     }
@@ -188,6 +183,23 @@ fn each_field_is_checked() {
             Err(Invalid::Timeout)
         };
         assert_eq!(result.map(|r| r.timeout_ms()), expected);
+    }
+}
+
+#[test]
+fn each_queue_pair_has_a_number_and_a_key() {
+    // That for fragments, and that for replies.
+    for at in [148, 168] {
+        for qpn in [0, 1, 1 << 24, u32::MAX] {
+            assert_eq!(with(at, &qpn.to_le_bytes()), Err(Invalid::QueuePair));
+        }
+        for qkey in [0, 1 << 31, u32::MAX] {
+            assert_eq!(with(at + 4, &qkey.to_le_bytes()), Err(Invalid::QueueKey));
+        }
+        for qp in [(2u32, 1u32), ((1 << 24) - 1, i32::MAX as u32)] {
+            let bytes = [qp.0.to_le_bytes(), qp.1.to_le_bytes()].concat();
+            assert_eq!(with(at, &bytes).map(|_| ()), Ok(()));
+        }
     }
 }
 
@@ -284,7 +296,8 @@ proptest! {
         let ask = Ask { role, is_retry: cookie % 2 == 0, wants_sums, excluded };
         let landing = (role == Role::Holder).then_some(landing);
         let id = RequestId { tag, cookie };
-        let request = Request::new(id, wanted, landing, ask, timeout_ms).unwrap();
+        let replies = QueuePair::new((1 << 24) + 1 - qpn, qkey).unwrap();
+        let request = Request::new(id, wanted, (landing, replies), ask, timeout_ms).unwrap();
         let bytes = request.seal(node(1), node(2), cookie, &key()).unwrap();
         prop_assert_eq!(parse(&bytes), Ok(request));
     }

@@ -43,6 +43,7 @@ use proto::gfarm::cache::{
         seal,
         Head,
         Kind,
+        QpRole,
         Rejected, //
     }, //
 };
@@ -53,6 +54,7 @@ use super::{
         forged,
         key,
         node,
+        replies,
         wanted, //
     },
 };
@@ -75,7 +77,7 @@ pub(super) fn request(role: Role) -> Request {
         excluded: Excluded::NONE,
     };
     let landing = (role == Role::Holder).then_some(landing);
-    Request::new(ID, wanted(), landing, ask, 50).unwrap()
+    Request::new(ID, wanted(), (landing, replies()), ask, 50).unwrap()
 }
 
 /// A request from node 1 to node 2 with a number.
@@ -108,13 +110,19 @@ fn record(n: u8) -> Record {
 
 type Table = Members<Vec<PeerPlace>>;
 
-/// Receives a datagram at node 2, which has come from a queue pair of node 1's port.
+/// Receives a datagram at the public queue pair of node 2, which has come from a queue pair of node
+/// 1's port.
 fn received(bytes: &[u8], table: &mut Table, qpn: u32) -> Taken {
-    let datagram = open(bytes, node(2), &key()).map_err(Dropped::Refused)?;
+    received_at(QpRole::Public, bytes, table, qpn)
+}
+
+/// Receives a datagram at a queue pair of node 2.
+fn received_at(role: QpRole, bytes: &[u8], table: &mut Table, qpn: u32) -> Taken {
+    let datagram = open(bytes, role, node(2), &key()).map_err(Dropped::Refused)?;
     let admit = |head: &Head| table.admit(head.from, address(1).port(), qpn, head.sequence);
     match receive(&datagram, admit).map_err(Dropped::Discarded)? {
         Received::Request(from, request) => {
-            assert_eq!(from, address(1));
+            assert_eq!(from, address(1).with(replies()));
             Ok(request)
         }
         other => panic!("{other:?}"),
@@ -187,6 +195,8 @@ fn each_check_refuses_before_the_next_one_looks() {
     let at = |which: &[usize], table: &mut Table, qpn| received(&damaged(which), table, qpn);
     let magic = at(&[0, 1, 2, 3], &mut empty, 18);
     assert_eq!(magic, rejected(Rejected::Magic));
+    let elsewhere = received_at(QpRole::Replies, &damaged(&[1, 2, 3]), &mut empty, 18);
+    assert_eq!(elsewhere, Err(Dropped::Refused(Refused::QueuePair)));
     let receiver = at(&[1, 2, 3], &mut empty, 18);
     assert_eq!(receiver, Err(Dropped::Refused(Refused::Receiver)));
     let code = at(&[2, 3], &mut empty, 18);
@@ -197,6 +207,46 @@ fn each_check_refuses_before_the_next_one_looks() {
     assert_eq!(at(&[3], &mut known, QPN), Ok(Err(ID)));
     assert_eq!(at(&[3], &mut known, QPN), discarded(Discarded::Repeated));
     assert_eq!(at(&[], &mut known, QPN), discarded(Discarded::Repeated));
+}
+
+#[test]
+fn a_request_that_names_no_queue_pair_for_replies_is_not_answered() {
+    let wrong = [(0u32, 1u32), (1, 1), (1 << 24, 1), (2, 0), (2, 1 << 31)];
+    for (qpn, qkey) in wrong {
+        let mut bytes = datagram(5).to_vec();
+        bytes[168..172].copy_from_slice(&qpn.to_le_bytes());
+        bytes[172..176].copy_from_slice(&qkey.to_le_bytes());
+        forged(&mut bytes);
+        let result = received(&bytes, &mut table(true), QPN);
+        assert_eq!(result, discarded(Discarded::Body), "{qpn} {qkey}");
+    }
+}
+
+#[test]
+fn each_kind_comes_to_its_queue_pair() {
+    for kind in [
+        Kind::Request,
+        Kind::Reply,
+        Kind::Hello,
+        Kind::Members,
+        Kind::Have,
+    ] {
+        let head = Head {
+            kind,
+            from: node(1),
+            to: Some(node(2)),
+            sequence: 5,
+        };
+        let mut out = [0; 1024];
+        let len = seal(&head, &[], &key(), &mut out).unwrap();
+        let at = |role| open(&out[..len], role, node(2), &key()).map(|datagram| datagram.head);
+        let (here, there) = match kind {
+            Kind::Reply => (QpRole::Replies, QpRole::Public),
+            _ => (QpRole::Public, QpRole::Replies),
+        };
+        assert_eq!(at(here), Ok(head));
+        assert_eq!(at(there), Err(Refused::QueuePair), "{kind:?}");
+    }
 }
 
 #[test]

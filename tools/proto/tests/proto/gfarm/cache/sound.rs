@@ -28,7 +28,10 @@ use proto::gfarm::cache::{
 };
 
 use super::{
-    message::wanted,
+    message::{
+        replies,
+        wanted, //
+    },
     responder::{
         length,
         request,
@@ -47,7 +50,7 @@ fn asks(wants_sums: bool) -> Request {
         ..*honest.ask()
     };
     let landing = honest.landing().copied();
-    Request::new(ID, wanted(), landing, ask, 100).unwrap()
+    Request::new(ID, wanted(), (landing, replies()), ask, 100).unwrap()
 }
 
 /// The pages that a holder has, of which some are damaged, and those that it was told to drop.

@@ -35,9 +35,11 @@ use proto::gfarm::cache::{
         Refused, //
     },
     wire::{
+        peek,
         seal,
         Head,
         Kind,
+        QpRole,
         DATAGRAM_LEN_MAX, //
     }, //
 };
@@ -45,6 +47,7 @@ use proto::gfarm::cache::{
 use super::{
     super::message::{
         key,
+        replies,
         wanted, //
     },
     address,
@@ -98,7 +101,7 @@ fn each_kind(to: NodeId) -> [(Kind, Vec<u8>); 5] {
         wants_sums: false,
         excluded: Excluded::NONE,
     };
-    let request = Request::new(id, wanted(), None, ask, 50).unwrap();
+    let request = Request::new(id, wanted(), (None, replies()), ask, 50).unwrap();
     let reply = Reply {
         id,
         size_bytes: 0,
@@ -124,9 +127,15 @@ fn each_kind(to: NodeId) -> [(Kind, Vec<u8>); 5] {
     ]
 }
 
-/// A node takes a datagram that has come from where node 1 is, as the driver does.
+/// A node takes a datagram that has come from where node 1 is to the queue pair of its kind.
 fn take(me: &mut Table, bytes: &[u8], now_us: u64) -> Outcome {
-    let datagram = match open(bytes, me.me().node, &key()) {
+    let role = peek(bytes).unwrap().head().kind.qp();
+    take_at(me, role, bytes, now_us)
+}
+
+/// A node takes a datagram that has come from where node 1 is to a queue pair, as the driver does.
+fn take_at(me: &mut Table, role: QpRole, bytes: &[u8], now_us: u64) -> Outcome {
+    let datagram = match open(bytes, role, me.me().node, &key()) {
         Ok(datagram) => datagram,
         Err(why) => return Outcome::NotRead(why),
     };
@@ -172,6 +181,28 @@ fn what_was_for_another_node_or_mount_counts_for_nothing() {
             assert_eq!(known(&me), before, "{kind:?}");
         }
     }
+}
+
+/// A stranger who has seen a request knows the queue pair for replies, and sends there what was for
+/// the public one, and the other way round.
+#[test]
+fn what_was_for_another_queue_pair_counts_for_nothing() {
+    let mut me = table(0, 50);
+    let hello = sealed(Kind::Hello, Some(node(0)), 4, &list(7));
+    assert_eq!(take(&mut me, &hello, 0), Outcome::Taken(true));
+    let before = known(&me);
+    for (kind, bytes) in each_kind(node(0)) {
+        let other = match kind {
+            Kind::Reply => QpRole::Public,
+            _ => QpRole::Replies,
+        };
+        let dropped = Outcome::NotRead(Refused::QueuePair);
+        assert_eq!(take_at(&mut me, other, &bytes, 1), dropped, "{kind:?}");
+        assert_eq!(known(&me), before, "{kind:?}");
+    }
+    // Nor has it used a number up.
+    let [(_, request), ..] = each_kind(node(0));
+    assert_eq!(take(&mut me, &request, 2), Outcome::Taken(false));
 }
 
 #[test]
