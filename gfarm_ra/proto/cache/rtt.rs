@@ -29,10 +29,13 @@ const GRACE_US_MAX: u32 = 20_000;
 /// The number of doublings from the minimum to the largest maximum.
 const SILENCES_MAX: u8 = 6;
 
-/// The number of silences in a row after which other reads do not ask the peer either, and the time
-/// for which they do not, in microseconds. Of datagrams of which 5 % are lost two in a row are soon
-/// lost, and an owner that is asked in its place knows of no copy.
-const LOST_SILENCES: u8 = 3;
+/// The faults that a silence counts, of which an answer takes one away, and from how many on other
+/// reads do not ask the peer either, and for which time, in microseconds: after three silences with
+/// up to two answers in between. Of datagrams of which 5 % are lost two in a row are soon lost, and
+/// an owner that is asked in its place knows of no copy. A peer whose public queue pair is flooded
+/// answers some of the requests, and would cost a read a silence again and again.
+const SILENCE_FAULTS: u8 = 4;
+const LOST_FAULTS: u8 = 10;
 const LOST_US: u64 = 1_000_000;
 
 /// The time for which other reads do not ask a peer that has kept one until its end, in
@@ -60,6 +63,8 @@ pub struct Rtt {
     smooth: Option<(u32, u32)>,
     /// The number of times that it was silent since it has answered last, up to [`SILENCES_MAX`].
     silences: u8,
+    /// The faults of its silences, up to [`LOST_FAULTS`].
+    faults: u8,
     /// The time at which it was silent last, in microseconds.
     silent_us: u64,
     /// The time until which no read asks it, as it has kept one, in microseconds.
@@ -71,6 +76,7 @@ impl Rtt {
     pub const NEW: Self = Self {
         smooth: None,
         silences: 0,
+        faults: 0,
         silent_us: 0,
         kept_until_us: 0,
     };
@@ -79,6 +85,7 @@ impl Rtt {
     /// as the peer had to wait itself.
     pub fn answered(&mut self, rtt_us: Option<u32>) {
         self.silences = 0;
+        self.faults = self.faults.saturating_sub(1);
         let Some(rtt_us) = rtt_us.map(|rtt_us| rtt_us.min(TIMEOUT_US_LIMIT)) else {
             return;
         };
@@ -98,6 +105,7 @@ impl Rtt {
     pub fn silent(&mut self, now_us: u64) {
         self.silences = self.silences.saturating_add(1).min(SILENCES_MAX);
         self.silent_us = now_us;
+        self.faults = self.faults.saturating_add(SILENCE_FAULTS).min(LOST_FAULTS);
     }
 
     /// The peer has kept a read for long, and given nothing: it said again and again that it waits
@@ -106,18 +114,19 @@ impl Rtt {
         self.kept_until_us = now_us.saturating_add(KEPT_US);
     }
 
-    /// Returns whether it was silent three times in a row, the last time less than a second ago,
-    /// or has kept a read until its end, less than ten seconds ago. Another read is better off
-    /// without it: it would find out by the same silences, or wait as long.
+    /// Returns whether it was silent three times, with two answers in between at most, and the last
+    /// time less than a second ago, or has kept a read until its end, less than ten seconds ago.
+    /// Another read is better off without it: it would find out by the same silences, or wait as
+    /// long.
     pub fn is_lost(&self, now_us: u64) -> bool {
         let is_silent =
-            self.silences >= LOST_SILENCES && now_us.saturating_sub(self.silent_us) < LOST_US;
+            self.faults >= LOST_FAULTS && now_us.saturating_sub(self.silent_us) < LOST_US;
         is_silent || now_us < self.kept_until_us
     }
 
-    /// Returns whether it was silent since it has answered last, or has kept a read.
+    /// Returns whether it was silent lately, or has kept a read.
     pub const fn is_silent(&self) -> bool {
-        self.silences != 0 || self.kept_until_us != 0
+        self.faults != 0 || self.kept_until_us != 0
     }
 
     /// Returns how long to wait for the next answer.

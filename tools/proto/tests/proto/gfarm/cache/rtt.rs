@@ -126,6 +126,38 @@ fn who_was_silent_three_times_is_lost_for_a_second() {
     assert!(!rtt.is_lost(7_200_000));
 }
 
+/// A peer whose public queue pair is flooded answers some of the requests.
+#[test]
+fn who_is_silent_often_is_lost_although_it_answers_at_times() {
+    // What it did, `true` for an answer.
+    let is_lost = |deeds: &[bool]| {
+        let mut rtt = Rtt::NEW;
+        for is_answer in deeds {
+            match is_answer {
+                true => rtt.answered(Some(1000)),
+                false => rtt.silent(5_000_000),
+            }
+        }
+        rtt.is_lost(5_500_000)
+    };
+    assert!(is_lost(&[false, true, false, true, false]));
+    assert!(is_lost(&[false, false, true, true, false]));
+    assert!(!is_lost(&[false, true, true, false, true, false]));
+    assert!(!is_lost(&[false, false, true, true, true, false]));
+    // One of five that are lost is not enough, however long it goes on; and one of three is.
+    let of = |each: usize| (0..600).map(|n| n % each != 0).collect::<Vec<_>>();
+    assert!(!is_lost(&of(5)));
+    assert!(is_lost(&of(3)[..=9]));
+    // Who is back has to answer some.
+    assert!(!is_lost(&[false, false, false, true]));
+    assert!(is_lost(&[
+        false, false, false, true, true, true, true, false
+    ]));
+    assert!(!is_lost(&[
+        false, false, false, true, true, true, true, true, false
+    ]));
+}
+
 #[test]
 fn who_has_kept_a_read_is_not_asked_for_ten_seconds_whatever_it_answers() {
     let mut rtt = Rtt::NEW;
