@@ -94,7 +94,7 @@ impl PeerTimings {
         let (mut known, now_us) = (self.known.lock(), now_us());
         known.timings.heard(node, heard, now_us);
         match heard {
-            Heard::Answer { .. } | Heard::Kept => known.breaker.answered(now_us),
+            Heard::Answer { .. } | Heard::Kept => known.breaker.replied(now_us),
             Heard::Silence => known.breaker.silent(now_us),
         }
     }

@@ -16,6 +16,9 @@
 //! In doubt a few members are probed at once, so that dead owners are not taken for a dead network.
 //! Members are probed all the time, and so one answers as soon as the network is there again. It is
 //! not there again on a device that has failed: that is removed, and the node with it.
+//!
+//! Answers to probes come to another queue pair than replies, and say nothing of that. So silences
+//! with few replies in between cut the node off too, also if probes are answered.
 
 use core::fmt;
 
@@ -28,6 +31,18 @@ pub const DOUBT_US: u64 = 200_000;
 /// The time for which no node is asked at least, in microseconds. It doubles each time when nodes
 /// that have answered are silent again soon.
 pub const PAUSE_US_MIN: u64 = 100_000;
+
+/// The silences without a reply after which no node is asked, also if probes are answered. A reply
+/// makes up for two: who is known by half of the others only is not cut off from those.
+pub const FRUITLESS_MAX: u8 = 8;
+const REPLY_WORTH: u8 = 2;
+
+/// The silences that are left when nodes are asked again: two more are enough then.
+const FRUITLESS_LEFT: u8 = FRUITLESS_MAX - 2;
+
+/// The time in which silences count once, in microseconds: reads that ask one node which is dead
+/// find out together.
+pub const TOGETHER_US: u64 = 20_000;
 
 /// The number of doublings: to about half a minute.
 const DOUBLINGS_MAX: u8 = 8;
@@ -89,6 +104,10 @@ pub struct Breaker {
     doublings: u8,
     /// End of the time in which a silence counts as soon.
     soon_us: u64,
+    /// The silences for which no replies have made up.
+    fruitless: u8,
+    /// The time at which a silence may be counted again.
+    apart_us: u64,
 }
 
 impl Breaker {
@@ -99,6 +118,8 @@ impl Breaker {
         state: State::Joined(0),
         doublings: 0,
         soon_us: 0,
+        fruitless: 0,
+        apart_us: 0,
     };
 
     /// Returns why no node is asked; `None` if they are.
@@ -114,17 +135,21 @@ impl Breaker {
     /// Looks whether a doubt has come to its end, before a node is asked.
     pub fn look(&mut self, now_us: u64) -> Option<Change> {
         match self.state {
-            State::Doubt(until_us) if now_us >= until_us => {
-                let is_soon = now_us < self.soon_us;
-                self.doublings = match is_soon {
-                    true => self.doublings.saturating_add(1).min(DOUBLINGS_MAX),
-                    false => 0,
-                };
-                self.state = State::Cut(now_us.saturating_add(self.pause_us()));
-                (self.cut() == Some(Cut::Silence)).then_some(Change::Cut(Cut::Silence))
-            }
+            State::Doubt(until_us) if now_us >= until_us => self.part(now_us),
             _ => None,
         }
+    }
+
+    /// Has no node asked from now on.
+    fn part(&mut self, now_us: u64) -> Option<Change> {
+        let before = self.cut();
+        self.doublings = match now_us < self.soon_us {
+            true => self.doublings.saturating_add(1).min(DOUBLINGS_MAX),
+            false => 0,
+        };
+        self.fruitless = self.fruitless.min(FRUITLESS_LEFT);
+        self.state = State::Cut(now_us.saturating_add(self.pause_us()));
+        before.is_none().then_some(Change::Cut(Cut::Silence))
     }
 
     fn pause_us(&self) -> u64 {
@@ -134,6 +159,16 @@ impl Breaker {
 
     /// Takes note that a node that was asked has not answered in time.
     pub fn silent(&mut self, now_us: u64) -> Option<Change> {
+        if matches!(self.state, State::Cut(_)) {
+            return None;
+        }
+        if now_us >= self.apart_us {
+            self.apart_us = now_us.saturating_add(TOGETHER_US);
+            self.fruitless = self.fruitless.saturating_add(1);
+        }
+        if self.fruitless >= FRUITLESS_MAX {
+            return self.part(now_us);
+        }
         let State::Joined(silences) = self.state else {
             return self.look(now_us);
         };
@@ -146,7 +181,13 @@ impl Breaker {
         Some(Change::Doubted)
     }
 
-    /// Takes note of an answer of any node: to a request, or to a probe.
+    /// Takes note of a reply of any node.
+    pub fn replied(&mut self, now_us: u64) -> Option<Change> {
+        self.fruitless = self.fruitless.saturating_sub(REPLY_WORTH);
+        self.answered(now_us)
+    }
+
+    /// Takes note of an answer of any node to a probe.
     pub fn answered(&mut self, now_us: u64) -> Option<Change> {
         if let State::Cut(until_us) = self.state {
             if now_us < until_us {

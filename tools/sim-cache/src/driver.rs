@@ -93,13 +93,20 @@ impl World {
                     self.poll(n);
                 }
             } else {
-                self.heard(n);
+                self.has_reply(n);
             }
         }
         step
     }
 
-    /// Any node has answered one.
+    /// Any node has replied to one.
+    fn has_reply(&mut self, n: usize) {
+        let now_us = self.now_us();
+        let change = self.nodes[n].breaker.replied(now_us);
+        self.changed(n, change);
+    }
+
+    /// Any node has answered a probe of one.
     pub(crate) fn heard(&mut self, n: usize) {
         let now_us = self.now_us();
         let change = self.nodes[n].breaker.answered(now_us);

@@ -177,7 +177,11 @@ impl World {
             QpRole::Public => self.s.receives,
             QpRole::Replies => LANES.into(),
         };
-        if to == 0 && role == QpRole::Public && self.has(self.s.flood) {
+        let lost = match role {
+            QpRole::Public => self.s.flood,
+            QpRole::Replies => self.s.unheard,
+        };
+        if to == 0 && self.has(lost) {
             self.tally.overruns += 1;
             return;
         }

@@ -128,6 +128,8 @@ pub struct Scenario {
     /// The part of the messages to the first node that a flood of others' datagrams keeps from its
     /// public queue pair.
     pub flood: f64,
+    /// The part of the replies to the first node that is lost.
+    pub unheard: f64,
     /// Nanoseconds by which the file servers answer the first node later than others.
     pub hung_ns: u64,
     /// A node dies, and a new one joins, this often; 0 for never.
@@ -183,6 +185,7 @@ impl Scenario {
             silent: 0,
             away_ns: (0, 0),
             flood: 0.0,
+            unheard: 0.0,
             hung_ns: 0,
             churn_ns: 0,
             rewrite_ns: 0,

@@ -72,3 +72,27 @@ fn a_long_flood_costs_a_copy_more_and_a_silence_now_and_then() {
         assert!(last < last_ms, "{flood}: {last} ms");
     }
 }
+
+/// Answers to probes come to the public queue pair: that no replies come is another thing.
+#[test]
+fn a_node_to_which_no_replies_come_asks_file_servers_although_probes_are_answered() {
+    for (unheard, depth, own_ms) in [
+        (0.5, 1, 5_730.0),
+        (0.9, 1, 5_950.0),
+        (1.0, 1, 3_580.0),
+        (1.0, 4, 1_340.0),
+    ] {
+        for seed in 0..5 {
+            let s = Scenario {
+                seed,
+                unheard,
+                has_gossip: true,
+                pattern: Pattern::Sequential(depth),
+                ..Scenario::storm(8)
+            };
+            let o = run(&s);
+            assert_eq!(o.violation, None, "{s:?}");
+            assert!(o.first_node_ms < own_ms, "{unheard} {depth}: {o:?}");
+        }
+    }
+}

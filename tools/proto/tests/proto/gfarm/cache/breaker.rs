@@ -8,8 +8,10 @@ use proto::gfarm::cache::breaker::{
     Change,
     Cut,
     DOUBT_US,
+    FRUITLESS_MAX,
     PAUSE_US_MIN,
-    SILENCES_MAX, //
+    SILENCES_MAX,
+    TOGETHER_US, //
 };
 
 /// Nodes are silent from `now_us` on until it is in doubt; returns the time of its end.
@@ -76,6 +78,66 @@ fn the_pause_doubles_while_nodes_are_silent_again_soon() {
     assert!(breaker.answered(end_us + PAUSE_US_MIN).is_some());
 }
 
+/// A node is silent again and again; probes are answered each time. Returns the number of silences
+/// and the time when it is cut off.
+fn fruitless(breaker: &mut Breaker, mut now_us: u64) -> (u8, u64) {
+    for silences in 1..=100 {
+        now_us += TOGETHER_US;
+        if breaker.silent(now_us) == Some(Change::Cut(Cut::Silence)) {
+            return (silences, now_us);
+        }
+        assert_eq!((breaker.answered(now_us), breaker.cut()), (None, None));
+    }
+    panic!("it is not cut off");
+}
+
+/// Replies come to another queue pair than answers to probes, which may be the one that fails.
+#[test]
+fn silences_without_a_reply_cut_it_off_although_probes_are_answered() {
+    let mut breaker = Breaker::NEW;
+    let (silences, cut_us) = fruitless(&mut breaker, 0);
+    assert_eq!(silences, FRUITLESS_MAX);
+    // The next time it takes less, and the pause is longer.
+    let mut joined_us = cut_us + PAUSE_US_MIN;
+    assert_eq!(breaker.answered(joined_us), Some(Change::Joined));
+    for doubling in 1..4 {
+        let (silences, cut_us) = fruitless(&mut breaker, joined_us);
+        assert_eq!(silences, 2);
+        joined_us = cut_us + (PAUSE_US_MIN << doubling);
+        assert_eq!(breaker.answered(joined_us - 1), None);
+        assert_eq!(breaker.answered(joined_us), Some(Change::Joined));
+    }
+    // Until some replies come.
+    for _ in 0..FRUITLESS_MAX {
+        assert_eq!(breaker.replied(joined_us), None);
+    }
+    assert_eq!(fruitless(&mut breaker, joined_us).0, FRUITLESS_MAX);
+}
+
+#[test]
+fn who_hears_a_reply_for_two_silences_is_not_cut_off() {
+    let mut breaker = Breaker::NEW;
+    for n in 0..300 {
+        let now_us = n * TOGETHER_US;
+        breaker.silent(now_us);
+        let change = match n % 2 {
+            0 => breaker.answered(now_us),
+            _ => breaker.replied(now_us),
+        };
+        assert_eq!((change, breaker.cut()), (None, None));
+    }
+}
+
+/// Many reads ask one node when it dies.
+#[test]
+fn silences_at_one_time_count_once() {
+    let mut breaker = Breaker::NEW;
+    for n in 0..u64::from(FRUITLESS_MAX) * 8 {
+        breaker.silent(n);
+        assert_eq!((breaker.answered(n), breaker.cut()), (None, None));
+    }
+}
+
 #[test]
 fn a_port_that_is_down_cuts_it_off_at_once() {
     let mut breaker = Breaker::NEW;
@@ -135,7 +197,8 @@ proptest! {
             let change = match event {
                 0..10 => breaker.look(now_us),
                 10..20 => breaker.silent(now_us),
-                20..30 => breaker.answered(now_us),
+                20..26 => breaker.answered(now_us),
+                26..30 => breaker.replied(now_us),
                 30..39 => breaker.port(true),
                 39..49 => breaker.port(false),
                 _ => breaker.device_failed(),
