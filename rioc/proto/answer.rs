@@ -94,6 +94,9 @@ pub struct Attached {
     pub boot: u64,
     /// The number of the client.
     pub client: u32,
+    /// The number of the client's incarnation: another one each time the server begins to know the
+    /// client's operations anew.
+    pub incarnation: u64,
 }
 
 impl Attached {
@@ -107,7 +110,9 @@ impl Attached {
             io_bytes_max: U32::new(self.io_bytes_max),
             boot: U64::new(self.boot),
             client: U32::new(self.client),
-            reserved: [0; 44],
+            reserved: U32::ZERO,
+            incarnation: U64::new(self.incarnation),
+            reserved2: [0; 32],
         }
     }
 
@@ -120,7 +125,8 @@ impl Attached {
         let wire = wire::AttachAnswer::ref_from_prefix(bytes);
         let (wire, _) = wire.map_err(|_| Unbelievable::Length(bytes.len()))?;
         check((wire.kind, wire.version), wire::ATTACH)?;
-        is_zero(&wire.reserved)?;
+        require(wire.reserved.get() == 0, Unbelievable::Reserved)?;
+        is_zero(&wire.reserved2)?;
         let io_bytes_max = wire.io_bytes_max.get();
         let is_io = (1..=IO_BYTES_MAX).contains(&io_bytes_max.into());
         require(is_io, Unbelievable::Number)?;
@@ -130,7 +136,15 @@ impl Attached {
             io_bytes_max,
             boot: wire.boot.get(),
             client: wire.client.get(),
+            incarnation: wire.incarnation.get(),
         })
+    }
+
+    /// Whether the server still knows which operations it has carried out of those that were sent
+    /// when it had answered `before`. Else one that changes something and was not answered must not
+    /// be sent again: it could be carried out a second time, over what others have done since.
+    pub const fn knows_operations_of(&self, before: &Self) -> bool {
+        self.incarnation == before.incarnation
     }
 }
 

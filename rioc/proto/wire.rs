@@ -161,7 +161,12 @@ pub struct AttachAnswer {
     /// The number of the client, in the server's files.
     pub client: U32,
     /// 0.
-    pub reserved: [u8; 44],
+    pub reserved: U32,
+    /// The number of what the server knows of the client's operations: see
+    /// [`Attached`](super::answer::Attached).
+    pub incarnation: U64,
+    /// 0.
+    pub reserved2: [u8; 32],
 }
 const _: () = assert!(size_of::<AttachAnswer>() == ANSWER_BYTES as usize);
 

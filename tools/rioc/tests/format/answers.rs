@@ -78,6 +78,7 @@ fn each_byte_of_an_answer_is_checked() {
         io_bytes_max: 4096,
         boot: 1,
         client: 2,
+        incarnation: 7,
     };
     let refused = |bytes: &[u8]| Attached::parse(bytes).err();
     let good = attached.to_wire();
@@ -92,6 +93,8 @@ fn each_byte_of_an_answer_is_checked() {
         (3, 2, Unbelievable::Number),
         (7, 1, Unbelievable::Number),
         (20, 1, Unbelievable::Reserved),
+        (23, 1, Unbelievable::Reserved),
+        (32, 1, Unbelievable::Reserved),
         (63, 1, Unbelievable::Reserved),
     ] {
         let mut bytes = good.as_bytes().to_vec();
@@ -101,6 +104,17 @@ fn each_byte_of_an_answer_is_checked() {
     let mut none = good;
     none.io_bytes_max = 0.into();
     assert_eq!(refused(none.as_bytes()), Some(Unbelievable::Number));
+    // Of the same client in another life of the store operations may be known, or not.
+    let later = Attached {
+        boot: 9,
+        ..attached
+    };
+    let anew = Attached {
+        incarnation: 8,
+        ..attached
+    };
+    assert!(later.knows_operations_of(&attached));
+    assert!(!anew.knows_operations_of(&attached));
     assert_eq!(Unbelievable::Number.errno(), Errno::EIO);
     assert_eq!(Unbelievable::Version(9).errno(), Errno::EPROTONOSUPPORT);
 }

@@ -150,6 +150,7 @@ fn an_answer_is_refused_or_keeps_its_promises() {
         io_bytes_max: 4096,
         boot: 1,
         client: 1,
+        incarnation: 3,
     };
     let listed = Listed {
         count: 2,
