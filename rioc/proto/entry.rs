@@ -41,7 +41,10 @@ use super::{
         IO_BLOCKS_MAX,
         OBJECT_BYTES_MAX, //
     },
-    ticket::Ticket, //
+    ticket::{
+        Ticket,
+        LANES_MAX, //
+    },
 };
 
 /// The bytes of an entry.
@@ -98,8 +101,8 @@ const _: () = assert!(size_of::<ExtentWire>() == ENTRY_BYTES);
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct TicketWire {
-    kind: u8,
-    reserved: [u8; 7],
+    /// The lower byte is the kind, the others the incarnation.
+    kind_and_incarnation: U64,
     word: U64,
     client: [U64; 2],
 }
@@ -147,8 +150,7 @@ pub fn entry(slot: &Slot) -> Entry {
         Slot::Ticket(kept) if kept.word == 0 => (),
         Slot::Ticket(kept) => {
             let wire = TicketWire {
-                kind: TICKET,
-                reserved: [0; 7],
+                kind_and_incarnation: U64::new(kept.incarnation << u8::BITS | u64::from(TICKET)),
                 word: U64::new(kept.word),
                 client: kept.client.map(U64::new),
             };
@@ -254,10 +256,15 @@ fn range(entry: &Entry) -> Result<Range, Malformed> {
 fn ticket(entry: &Entry) -> Result<Kept, Malformed> {
     let wire = TicketWire::ref_from_bytes(entry).map_err(|_| Malformed)?;
     let word = wire.word.get();
-    Ticket::from_word(word).ok_or(Malformed)?;
+    let ticket = Ticket::from_word(word).ok_or(Malformed)?;
+    if ticket.lane() >= LANES_MAX {
+        return Err(Malformed);
+    }
     Ok(Kept {
         client: wire.client.map(U64::get),
         word,
+        incarnation: wire.kind_and_incarnation.get() >> u8::BITS,
+        next: NONE,
     })
 }
 

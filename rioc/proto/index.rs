@@ -161,6 +161,10 @@ pub struct Index<S, B> {
     buckets: B,
     /// The first object that is doomed.
     doomed: u32,
+    /// The first slot of a lane of a client.
+    lanes: u32,
+    /// The place in the order of the last incarnation of a client.
+    incarnations: u64,
     usage: Usage,
     key: [u64; 2],
     /// Objects have files.
@@ -178,6 +182,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             slots: Slots::new(slots),
             buckets,
             doomed: NONE,
+            lanes: NONE,
+            incarnations: 0,
             usage: Usage::default(),
             key,
             is_backed: false,

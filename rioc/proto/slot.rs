@@ -199,6 +199,10 @@ pub struct Kept {
     pub client: [u64; 2],
     /// The word of a [`Ticket`](super::ticket::Ticket); 0 before the first one.
     pub word: u64,
+    /// The number of the client's incarnation, of 56 bits.
+    pub incarnation: u64,
+    /// The next slot of a lane, of any client.
+    pub next: u32,
 }
 
 /// A slot.

@@ -62,7 +62,8 @@ use super::{
     ticket::{
         Lane,
         Outcome,
-        Tickets, //
+        Tickets,
+        LANES_MAX, //
     },
 };
 
@@ -93,6 +94,7 @@ pub struct Client<L> {
     /// The name that it has for longer than a session: of a client that comes back after a restart
     /// it is the same.
     name: [u64; 2],
+    incarnation: u64,
     tickets: Tickets<L>,
     account: Account,
     /// The limits, which its administrator sets.
@@ -100,15 +102,22 @@ pub struct Client<L> {
 }
 
 impl<L: AsMut<[Lane]>> Client<L> {
-    /// Begins with nothing in flight; [`Store::attach`] follows.
-    pub fn new((number, name): (u32, [u64; 2]), lanes: L, limits: Limits) -> Self {
+    /// Begins with nothing in flight; [`Store::attach`] follows, on a log. `random` is another one
+    /// for each.
+    pub fn new((number, name, random): (u32, [u64; 2], u64), lanes: L, limits: Limits) -> Self {
         Self {
             number,
             name,
+            incarnation: random,
             tickets: Tickets::new(lanes),
             account: Account::default(),
             limits,
         }
+    }
+
+    /// Returns the number of its incarnation, which the answer of its attach tells.
+    pub const fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     /// Returns what it has.
@@ -272,12 +281,13 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     ///
     /// Returns that there is no room for it.
     pub fn attach(&mut self, client: &mut Client<impl AsMut<[Lane]>>) -> Result<(), Errno> {
-        let attached = self.index.attach(client.name, &mut client.tickets);
-        attached.map_err(Refused::errno)
+        let of = (client.name, client.incarnation);
+        let attached = self.index.attach(of, &mut client.tickets);
+        client.incarnation = attached.map_err(Refused::errno)?;
+        Ok(())
     }
 
-    /// A client is gone for good: takes a step of forgetting its operations, from a slot on, at
-    /// first 0; returns where the next step begins, or `None` if that was the last one.
+    /// A client is gone for good: forgets its operations, all of them in one batch.
     ///
     /// # Errors
     ///
@@ -285,13 +295,12 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     pub fn forget(
         &mut self,
         client: [u64; 2],
-        from: u32,
         with: (&mut impl Actions, &impl Checksum),
-    ) -> Result<Option<u32>, Wait> {
-        let need = (Purpose::Reserved, 0, CHANGES_MAX);
-        self.prepare(need, with)?;
-        let step = (from, CHANGES_MAX);
-        Ok(self.index.forget(client, step, &mut self.medium))
+    ) -> Result<(), Wait> {
+        const { assert!(LANES_MAX as usize <= CHANGES_MAX) };
+        self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with)?;
+        self.index.forget(client, &mut self.medium);
+        Ok(())
     }
 
     /// Begins a read of bytes of an object, of one operation that has begun: those of this moment.

@@ -7,6 +7,9 @@
 //! answered, or given up; so the server keeps one outcome for each lane, and knows an operation
 //! that it has carried out before, one that is late, and one that is new.
 
+/// The lanes of a client at most.
+pub const LANES_MAX: u16 = 64;
+
 const LANE_BITS: u32 = 16;
 
 /// The number of an operation of a client.
@@ -127,7 +130,8 @@ impl<S: AsMut<[Lane]>> Tickets<S> {
 
     /// Returns how many lanes there are.
     pub fn count(&mut self) -> u16 {
-        u16::try_from(self.0.as_mut().len()).unwrap_or(u16::MAX)
+        let count = u16::try_from(self.0.as_mut().len());
+        count.map_or(LANES_MAX, |count| count.min(LANES_MAX))
     }
 
     /// Looks at an operation that has come. A new one is carried out from now on.

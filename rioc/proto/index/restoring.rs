@@ -77,6 +77,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             slots: Slots::restored(slots),
             buckets,
             doomed: NONE,
+            lanes: NONE,
+            incarnations: 0,
             usage: Usage::default(),
             key,
             is_backed: false,
@@ -86,6 +88,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             match index.slots.get(number).copied() {
                 Some(Slot::Object(object)) => index.restore_object(number, &object)?,
                 Some(Slot::Range(range)) => index.restore_range(number, &range)?,
+                Some(Slot::Ticket(_)) => index.link_lane(number),
                 _ => (),
             }
         }

@@ -2,13 +2,18 @@
 
 //! The operations that clients have sent last, as a log keeps them: in the batch of the operation
 //! itself, so that both are there after a crash, or neither.
+//!
+//! A client's *incarnation* is what is known of its operations, from its first attach until it is
+//! forgotten, over all crashes. Its number is in each entry: that of a client that was forgotten,
+//! and has come again, is another one.
 
 use super::{
     super::{
         slot::{
             Kept,
             Memory,
-            Slot, //
+            Slot,
+            NONE, //
         },
         ticket::{
             Lane,
@@ -21,31 +26,72 @@ use super::{
     Refused, //
 };
 
+/// The bits of the number of an incarnation that are random: one that no log has kept may have had
+/// the same place in the order.
+const RANDOM_BITS: u32 = 24;
+
 impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
-    /// Gives each lane of a client that begins its slot, with what a log has kept of it.
+    /// Goes through the slots of lanes, those of the client that came last first.
+    fn lanes(&self) -> impl Iterator<Item = (u32, &Kept)> {
+        let mut next = self.lanes;
+        core::iter::from_fn(move || {
+            let slot = next;
+            let kept = self.slots.ticket(slot)?;
+            next = kept.next;
+            Some((slot, kept))
+        })
+    }
+
+    /// A slot of a lane is in the list from now on.
+    pub(super) fn link_lane(&mut self, slot: u32) {
+        let first = self.lanes;
+        if let Some(kept) = self.slots.ticket_mut(slot) {
+            kept.next = first;
+            self.lanes = slot;
+            self.incarnations = self.incarnations.max(kept.incarnation >> RANDOM_BITS);
+        }
+    }
+
+    /// Returns the number of the next incarnation, which no other one has had.
+    const fn next_incarnation(&self, random: u64) -> u64 {
+        let next = self.incarnations.saturating_add(1);
+        next << RANDOM_BITS | random & ((1 << RANDOM_BITS) - 1)
+    }
+
+    /// Gives each lane of a client that begins its slot, with what a log has kept of it; returns
+    /// the number of its incarnation.
     ///
     /// # Errors
     ///
-    /// Returns that there are too few: [`Self::forget`] gives back those that it has.
+    /// Returns that there are too few slots.
     pub fn attach(
         &mut self,
-        client: [u64; 2],
+        (client, random): ([u64; 2], u64),
         tickets: &mut Tickets<impl AsMut<[Lane]>>,
-    ) -> Result<(), Refused> {
-        for slot in 0..self.slots.count() {
-            let kept = self.slots.ticket(slot).filter(|kept| kept.client == client);
-            if let Some(ticket) = kept.and_then(|kept| Ticket::from_word(kept.word)) {
+    ) -> Result<u64, Refused> {
+        let mut incarnation = None;
+        for (slot, kept) in self.lanes().filter(|(_, kept)| kept.client == client) {
+            incarnation = Some(kept.incarnation);
+            if let Some(ticket) = Ticket::from_word(kept.word) {
                 tickets.keep(ticket.lane(), slot, Some(ticket));
             }
         }
+        let incarnation = incarnation.unwrap_or_else(|| self.next_incarnation(random));
         for lane in 0..tickets.count() {
             if tickets.slot(lane).is_none() {
-                let kept = Slot::Ticket(Kept { client, word: 0 });
-                let slot = self.slots.take(kept).ok_or(Refused::NoSlots)?;
+                let kept = Kept {
+                    client,
+                    word: 0,
+                    incarnation,
+                    next: NONE,
+                };
+                let slot = self.slots.take(Slot::Ticket(kept));
+                let slot = slot.ok_or(Refused::NoSlots)?;
                 tickets.keep(lane, slot, None);
+                self.link_lane(slot);
             }
         }
-        Ok(())
+        Ok(incarnation)
     }
 
     /// An operation of a client is carried out: a copy of it that comes later is none.
@@ -56,29 +102,24 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         }
     }
 
-    /// Forgets what was kept of a client that is gone for good, in slots from one on and `max` of
-    /// them at most; returns where it goes on, if it does.
-    pub fn forget(
-        &mut self,
-        client: [u64; 2],
-        (from, max): (u32, usize),
-        changes: &mut impl Changes,
-    ) -> Option<u32> {
-        let mut forgotten = 0usize;
-        for slot in from..self.slots.count() {
-            let kept = self.slots.ticket(slot).copied();
-            let Some(kept) = kept.filter(|kept| kept.client == client) else {
+    /// Forgets a client that is gone for good, of which at most
+    /// [`LANES_MAX`](super::super::ticket::LANES_MAX) slots change.
+    pub fn forget(&mut self, client: [u64; 2], changes: &mut impl Changes) {
+        let (mut before, mut next) = (NONE, self.lanes);
+        while let Some(kept) = self.slots.ticket(next).copied() {
+            let slot = core::mem::replace(&mut next, kept.next);
+            if kept.client != client {
+                before = slot;
                 continue;
-            };
-            if forgotten == max {
-                return Some(slot);
+            }
+            match self.slots.ticket_mut(before) {
+                Some(before) => before.next = kept.next,
+                None => self.lanes = kept.next,
             }
             self.slots.give_back(slot);
             if kept.word != 0 {
                 changes.changed(slot);
-                forgotten = forgotten.saturating_add(1);
             }
         }
-        None
     }
 }

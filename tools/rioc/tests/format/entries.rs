@@ -146,6 +146,8 @@ fn each_byte_of_an_entry_counts() {
         Slot::Ticket(Kept {
             client: [1, 2],
             word: 3 << 16,
+            incarnation: 5,
+            next: NONE,
         }),
     ];
     for slot in all {

@@ -363,6 +363,8 @@ const OBJECT: Object = Object {
 const KEPT: Kept = Kept {
     client: [0x0102_0304_0506_0708, 10],
     word: 2 << 16 | 3,
+    incarnation: 0x00b7_b6b5_b4b3_b2b1,
+    next: NONE,
 };
 
 #[test]
@@ -414,7 +416,7 @@ fn each_entry_has_its_bytes() {
         (
             Slot::Ticket(KEPT),
             Slot::Ticket(KEPT),
-            format!("04000000000000000300020000000000{id}"),
+            format!("04b1b2b3b4b5b6b70300020000000000{id}"),
         ),
     ] {
         let entry = entry::entry(&slot);

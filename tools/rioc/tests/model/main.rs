@@ -13,6 +13,7 @@
 )]
 
 mod assembly;
+mod attaching;
 mod backing;
 mod chains;
 mod claims;

@@ -197,7 +197,7 @@ pub(crate) struct Rig<D> {
 fn clients() -> Vec<Client<Vec<Lane>>> {
     let each = 0..CLIENTS as u32;
     let lanes = || vec![Lane::UNUSED; LANES.into()];
-    each.map(|number| Client::new((number, [7, u64::from(number)]), lanes(), LIMITS))
+    each.map(|number| Client::new((number, [7, u64::from(number)], 9), lanes(), LIMITS))
         .collect()
 }
 

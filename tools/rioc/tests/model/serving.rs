@@ -46,11 +46,11 @@ use crate::{
     world::id,
 };
 
-const EBUSY: u16 = 16;
-const EDQUOT: u16 = 122;
-const ENOSPC: u16 = 28;
-const ESTALE: u16 = 116;
-const EAGAIN: u16 = 11;
+pub(crate) const EBUSY: u16 = 16;
+pub(crate) const EDQUOT: u16 = 122;
+pub(crate) const ENOSPC: u16 = 28;
+pub(crate) const ESTALE: u16 = 116;
+pub(crate) const EAGAIN: u16 = 11;
 
 /// Pages, by extent and block, with the CRC of each.
 #[derive(Clone, Debug, Default)]
@@ -101,7 +101,7 @@ impl Readable for Ram<Heap> {
     fn settle_all(_store: &mut Store<Tables, Self>, _begun: &mut Begun) {}
 }
 
-fn in_memory(slots: usize, blocks: u64, seed: u64) -> Rig<Ram<Heap>> {
+pub(crate) fn in_memory(slots: usize, blocks: u64, seed: u64) -> Rig<Ram<Heap>> {
     let index = Index::new(vec![Slot::Free(NONE); slots], vec![NONE; 4], [7, 11]);
     let claims = Claims::new(vec![Claim::FREE; 64], vec![NONE; 3], [5, 6]);
     let store = Store::new(index, claims, Ram::new(Heap::default(), blocks));
@@ -109,13 +109,13 @@ fn in_memory(slots: usize, blocks: u64, seed: u64) -> Rig<Ram<Heap>> {
     Rig::with((store, begun), (Random::new(seed), Fault::None), 0)
 }
 
-fn on_log(slots: usize) -> Rig<rioc::proto::log::Logged<crate::assembly::Heap>> {
+pub(crate) fn on_log(slots: usize) -> Rig<rioc::proto::log::Logged<crate::assembly::Heap>> {
     Rig::on_log(slots, 3, (true, Fault::None))
 }
 
 impl<D: Readable> Rig<D> {
     /// Sends a request that is answered before anything else is done; returns the answer.
-    fn ask(&mut self, client: usize, ask: Ask, lease: u32) -> Outcome {
+    pub(crate) fn ask(&mut self, client: usize, ask: Ask, lease: u32) -> Outcome {
         let request = self.request(client, ask, lease);
         match self.send(request) {
             Ok(tag) => self.answer_of(tag),
@@ -124,7 +124,7 @@ impl<D: Readable> Rig<D> {
         }
     }
 
-    fn answer_of(&mut self, tag: u32) -> Outcome {
+    pub(crate) fn answer_of(&mut self, tag: u32) -> Outcome {
         for _ in 0..100 {
             self.step(tag);
             self.settle();
@@ -138,12 +138,12 @@ impl<D: Readable> Rig<D> {
         panic!("no answer")
     }
 
-    fn errno(&mut self, client: usize, ask: Ask, lease: u32) -> u16 {
+    pub(crate) fn errno(&mut self, client: usize, ask: Ask, lease: u32) -> u16 {
         self.ask(client, ask, lease).errno
     }
 }
 
-const WRITE: Ask = Ask::Write(1, 0, 8192, true);
+pub(crate) const WRITE: Ask = Ask::Write(1, 0, 8192, true);
 
 #[test]
 fn a_lease_excludes_others_until_it_ends() {
@@ -351,23 +351,6 @@ fn a_log_that_is_full_takes_what_was_deleted() {
     }
     rig.check();
     assert!(rig.tally.moved > 0);
-}
-
-/// What is forgotten of a client makes room for another one.
-#[test]
-fn a_client_that_is_gone_is_forgotten() {
-    let mut rig = on_log(CLIENTS * usize::from(LANES) + 4);
-    assert_eq!(rig.errno(0, WRITE, 0), 0);
-    let used = rig.store.index().slots().free_count();
-    let done = rig
-        .store
-        .forget([7, 0], 0, (&mut rig.begun, &crate::disk::Crc));
-    assert_eq!(done, Ok(None));
-    assert_eq!(
-        rig.store.index().slots().free_count(),
-        used + u32::from(LANES)
-    );
-    assert_eq!(rig.store.index().usage().objects, 1);
 }
 
 /// The device fails: nothing is answered any more as if it were durable.
