@@ -76,6 +76,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
                 tickets.keep(ticket.lane(), slot, Some(ticket));
             }
         }
+        let missing = (0..tickets.count()).filter(|lane| tickets.slot(*lane).is_none());
+        // CAST: At most LANES_MAX.
+        self.require(missing.count() as u32)?;
         let incarnation = incarnation.unwrap_or_else(|| self.next_incarnation(random));
         for lane in 0..tickets.count() {
             if tickets.slot(lane).is_none() {

@@ -2,6 +2,7 @@
 
 //! Clients that attach, and are forgotten.
 
+use ferro_proto::errno::Errno;
 use rioc::proto::{
     store::Client,
     ticket::Lane, //
@@ -71,6 +72,18 @@ fn a_client_that_was_forgotten_has_another_incarnation() {
     assert_eq!(rig.errno(0, Ask::Truncate(1, 5), 0), 0);
     rig.crash();
     assert_eq!(rig.clients[0].incarnation(), second);
+}
+
+/// A client that does not get slots for all of its lanes gets none.
+#[test]
+fn an_attach_that_fails_takes_no_slots() {
+    let mut rig = on_log(CLIENTS * usize::from(LANES) + 3);
+    assert_eq!(rig.store.index().slots().free_count(), 3);
+    for name in 100..102 {
+        assert_eq!(rig.store.attach(&mut client(name)), Err(Errno::ENOSPC));
+    }
+    assert_eq!(rig.store.index().slots().free_count(), 3);
+    assert_eq!(rig.errno(0, Ask::Create(5, false), 0), 0);
 }
 
 /// Of a client that has changed nothing a log keeps nothing: the number of its incarnation may have
