@@ -275,31 +275,36 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         &mut self.medium
     }
 
-    /// A client begins: what the log has kept of its operations is known from now on.
-    ///
-    /// # Errors
-    ///
-    /// Returns that there is no room for it.
-    pub fn attach(&mut self, client: &mut Client<impl AsMut<[Lane]>>) -> Result<(), Errno> {
-        let of = (client.name, client.incarnation);
-        let attached = self.index.attach(of, &mut client.tickets);
-        client.incarnation = attached.map_err(Refused::errno)?;
-        Ok(())
+    /// Returns the client of the next incarnation behind one, at first 0, and the number of that:
+    /// the clients that a log has kept, in the order in which they came. Its user has a place for
+    /// each of them, as for clients that are gone, so that they are forgotten in time.
+    pub fn client_after(&self, incarnation: u64) -> Option<([u64; 2], u64)> {
+        self.index.client_after(incarnation)
     }
 
-    /// A client is gone for good: forgets its operations, all of them in one batch.
+    /// A client begins: what the log has kept of its operations is known from now on. `gone` is one
+    /// that is gone, and is forgotten for good to make room for it.
     ///
     /// # Errors
     ///
-    /// Returns what is waited for.
-    pub fn forget(
+    /// Returns that there is no room for it: none is forgotten.
+    pub fn attach(
         &mut self,
-        client: [u64; 2],
+        client: &mut Client<impl AsMut<[Lane]>>,
+        gone: Option<[u64; 2]>,
         with: (&mut impl Actions, &impl Checksum),
-    ) -> Result<(), Wait> {
+    ) -> Result<(), Errno> {
         const { assert!(LANES_MAX as usize <= CHANGES_MAX) };
-        self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with)?;
-        self.index.forget(client, &mut self.medium);
+        if gone.is_some() {
+            // All of it is forgotten in one batch, or nothing.
+            let prepared = self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with);
+            prepared.map_err(|_| Errno::EAGAIN)?;
+        }
+        let of = (client.name, client.incarnation);
+        let attached = self
+            .index
+            .attach(of, &mut client.tickets, gone, &mut self.medium);
+        client.incarnation = attached.map_err(Refused::errno)?;
         Ok(())
     }
 

@@ -58,16 +58,32 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         next << RANDOM_BITS | random & ((1 << RANDOM_BITS) - 1)
     }
 
+    /// Returns the client of the next incarnation behind one, and its number.
+    pub fn client_after(&self, incarnation: u64) -> Option<([u64; 2], u64)> {
+        let later = self.lanes().map(|(_, kept)| kept);
+        let later = later.filter(|kept| kept.incarnation > incarnation);
+        let next = later.min_by_key(|kept| kept.incarnation);
+        next.map(|kept| (kept.client, kept.incarnation))
+    }
+
+    fn lanes_of(&self, client: [u64; 2]) -> u32 {
+        let own = self.lanes().filter(|(_, kept)| kept.client == client);
+        // CAST: Below the number of slots.
+        own.count() as u32
+    }
+
     /// Gives each lane of a client that begins its slot, with what a log has kept of it; returns
-    /// the number of its incarnation.
+    /// the number of its incarnation. `gone` is forgotten for it.
     ///
     /// # Errors
     ///
-    /// Returns that there are too few slots.
+    /// Returns that there are too few slots: nothing has changed, and none is forgotten.
     pub fn attach(
         &mut self,
         (client, random): ([u64; 2], u64),
         tickets: &mut Tickets<impl AsMut<[Lane]>>,
+        gone: Option<[u64; 2]>,
+        changes: &mut impl Changes,
     ) -> Result<u64, Refused> {
         let mut incarnation = None;
         for (slot, kept) in self.lanes().filter(|(_, kept)| kept.client == client) {
@@ -78,7 +94,12 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         }
         let missing = (0..tickets.count()).filter(|lane| tickets.slot(*lane).is_none());
         // CAST: At most LANES_MAX.
-        self.require(missing.count() as u32)?;
+        let missing = missing.count() as u32;
+        let freed = gone.map_or(0, |gone| self.lanes_of(gone));
+        self.require(missing.saturating_sub(freed))?;
+        if let Some(gone) = gone {
+            self.forget(gone, changes);
+        }
         let incarnation = incarnation.unwrap_or_else(|| self.next_incarnation(random));
         for lane in 0..tickets.count() {
             if tickets.slot(lane).is_none() {
@@ -107,7 +128,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
 
     /// Forgets a client that is gone for good, of which at most
     /// [`LANES_MAX`](super::super::ticket::LANES_MAX) slots change.
-    pub fn forget(&mut self, client: [u64; 2], changes: &mut impl Changes) {
+    fn forget(&mut self, client: [u64; 2], changes: &mut impl Changes) {
         let (mut before, mut next) = (NONE, self.lanes);
         while let Some(kept) = self.slots.ticket(next).copied() {
             let slot = core::mem::replace(&mut next, kept.next);

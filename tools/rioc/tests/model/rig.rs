@@ -201,7 +201,7 @@ fn clients() -> Vec<Client<Vec<Lane>>> {
         .collect()
 }
 
-fn claims() -> Claims<Vec<Claim>, Vec<u32>> {
+pub(crate) fn claims() -> Claims<Vec<Claim>, Vec<u32>> {
     Claims::new(vec![Claim::FREE; 64], vec![NONE; 3], [5, 6])
 }
 
@@ -236,7 +236,8 @@ impl<D: Readable> Rig<D> {
 
     fn attach(&mut self) {
         for client in &mut self.clients {
-            self.store.attach(client).unwrap();
+            let with = (&mut self.begun, &Crc);
+            self.store.attach(client, None, with).unwrap();
         }
     }
 
