@@ -32,7 +32,7 @@ pub const CLAIMS_MAX: u32 = 1 << NUMBER_BITS;
 /// The bytes of memory for a claim.
 pub const CLAIM_BYTES: usize = 72;
 
-const NUMBER_BITS: u32 = 20;
+const NUMBER_BITS: u32 = 14;
 /// The claims that are looked at in one step of the end of a client.
 const STEP_CLAIMS: u32 = 4096;
 
@@ -75,6 +75,8 @@ pub struct Claim {
     is_second: bool,
     /// The place in the order of arrivals.
     arrival: u64,
+    /// The number by which it ends.
+    number: u32,
     /// The next one in its bucket, or the next free one.
     next: u32,
     /// The other claim of an operation that has two.
@@ -97,6 +99,7 @@ impl Claim {
         is_waiting: false,
         is_second: false,
         arrival: 0,
+        number: 0,
         next: NONE,
         other: NONE,
     };
@@ -138,6 +141,8 @@ pub struct Claims<S, B> {
     buckets: B,
     free: u32,
     arrivals: u64,
+    /// The leases that there were; it begins elsewhere in each life.
+    leases: u32,
     key: [u64; 2],
 }
 
@@ -146,18 +151,19 @@ const fn slot_of(number: u32) -> u32 {
     number % CLAIMS_MAX
 }
 
-/// Returns the number of a claim. The next claims in its slot have others: a lease that has ended
-/// is not taken for one that came later, for thousands of claims.
-const fn number_of(slot: u32, arrival: u64) -> u32 {
-    let uses = u32::MAX >> NUMBER_BITS;
-    // CAST: Below the number of uses.
-    let used = (arrival % uses as u64) as u32;
-    used.wrapping_add(1) << NUMBER_BITS | slot
+/// Returns a number of what is in a slot, by a count; it is not 0.
+const fn number_of(slot: u32, count: u64) -> u32 {
+    let counts = u32::MAX >> NUMBER_BITS;
+    // CAST: Below the number of counts.
+    let count = (count % counts as u64) as u32;
+    count.wrapping_add(1) << NUMBER_BITS | slot
 }
 
 impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
-    /// Begins without claims. `claims` bounds how many there can be, `key` is random.
-    pub fn new(mut claims: S, mut buckets: B, key: [u64; 2]) -> Self {
+    /// Begins without claims. `claims` bounds how many there can be, `key` is random. `leases` is
+    /// another random number: those of this life are counted from it on, so that one of a life
+    /// before is not taken for one of them.
+    pub fn new(mut claims: S, mut buckets: B, (key, leases): ([u64; 2], u32)) -> Self {
         buckets.as_mut().fill(NONE);
         let count = u32::try_from(claims.as_ref().len()).unwrap_or(NONE);
         let count = count.min(CLAIMS_MAX);
@@ -173,6 +179,7 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
             buckets,
             free: if count > 0 { 0 } else { NONE },
             arrivals: 0,
+            leases,
             key,
         }
     }
@@ -181,7 +188,7 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
     pub fn get(&self, slot: u32) -> Option<(u32, &Claim)> {
         let claim = self.all.as_ref().get(slot as usize);
         let claim = claim.filter(|claim| claim.kind != Kind::Free)?;
-        Some((number_of(slot, claim.arrival), claim))
+        Some((claim.number, claim))
     }
 
     fn get_mut(&mut self, slot: u32) -> Option<&mut Claim> {
@@ -256,16 +263,26 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
             is_waiting: false,
             is_second: false,
             arrival,
+            number: 0,
             next: first,
             other: NONE,
         };
         claim.is_waiting = self.must_wait(&claim);
+        // Leases have their own count: operations do not bring back the number of one.
+        let count = match kind {
+            Kind::Lease => u64::from(self.leases.wrapping_add(1)),
+            _ => arrival,
+        };
+        claim.number = number_of(slot, count);
         let to = self.get_mut(slot).ok_or(Denied::NoClaims)?;
         self.free = core::mem::replace(to, claim).next;
         if let Some(last) = self.get_mut(last) {
             last.next = slot;
         }
         self.set_last(bucket, slot);
+        if kind == Kind::Lease {
+            self.leases = self.leases.wrapping_add(1);
+        }
         Ok(slot)
     }
 
@@ -357,7 +374,7 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
     fn arrived(&mut self, slot: u32, arrival: u64) -> Arrived {
         self.arrivals = arrival;
         Arrived {
-            number: number_of(slot, arrival),
+            number: self.get(slot).map_or(0, |(number, _)| number),
             is_waiting: self.is_waiting(slot),
         }
     }

@@ -130,7 +130,7 @@ fn clients_of_lives_before_are_forgotten_in_order() {
         rig.drain();
         rig.begun.disk.lose_power(&mut rig.random);
         let (index, logged, _) = assemble(&mut rig.begun.disk, true, &mut rig.random).unwrap();
-        rig.store = Store::new(index, claims(), logged);
+        rig.store = Store::new(index, claims(&mut rig.random), logged);
         // A place for each that is known, as its server has.
         let (mut places, mut after) = (std::collections::VecDeque::new(), 0);
         while let Some((name, next)) = rig.store.client_after(after) {

@@ -75,7 +75,7 @@ struct World {
 impl World {
     fn new(slots: usize) -> Self {
         Self {
-            table: Claims::new(vec![Claim::FREE; slots], vec![NONE; 2], [5, 6]),
+            table: Claims::new(vec![Claim::FREE; slots], vec![NONE; 2], ([5, 6], 7)),
             all: Vec::new(),
             tags: 0,
             slots,
@@ -363,18 +363,43 @@ fn the_leases_of_a_client_end_in_steps() {
     assert_eq!(left.count(), 4_500);
 }
 
-/// A lease of before is not taken for the one that has its memory now.
+/// The number of a lease that has ended is none, whatever came after it: other leases in its
+/// memory, and operations.
 #[test]
 fn the_number_of_a_lease_that_has_ended_is_none() {
     let mut world = World::new(1);
-    let mut before = 0;
-    for _ in 0..4096 {
-        let arrived = world.table.lease((0, 0), &used(0, 0, 4096, true)).unwrap();
-        assert_ne!(arrived.number, before);
-        assert_eq!(world.table.release(0, before), Err(Denied::LeaseGone));
-        let refused = world.table.check((0, before), &[used(0, 0, 1, true)]);
-        assert!(before == 0 || refused == Err(Denied::LeaseGone));
-        world.table.release(0, arrived.number).unwrap();
-        before = arrived.number;
+    let mut all = std::collections::BTreeSet::new();
+    for round in 0..40_000u64 {
+        let lease = world.table.lease((0, 0), &used(0, 0, 4096, true)).unwrap();
+        assert!(lease.number != 0 && all.insert(lease.number));
+        world.table.release(0, lease.number).unwrap();
+        for _ in 0..round % 7 {
+            let other = world
+                .table
+                .operation((0, 0, 0), (used(0, 0, 1, true), None));
+            assert_eq!(
+                world.table.check((0, lease.number), &[used(0, 0, 1, true)]),
+                Err(Denied::LeaseGone)
+            );
+            world.table.end(other.unwrap().number, |_| ());
+        }
+        let before = world.table.release(0, lease.number);
+        assert_eq!(before, Err(Denied::LeaseGone));
+    }
+}
+
+/// Operations alone bring back no number of a lease.
+#[test]
+fn operations_do_not_bring_back_the_number_of_a_lease() {
+    let mut world = World::new(1);
+    let first = world.table.lease((0, 0), &used(0, 0, 1, true)).unwrap();
+    world.table.release(0, first.number).unwrap();
+    for _ in 0..300_000 {
+        let operation = world
+            .table
+            .operation((0, 0, 0), (used(0, 0, 1, true), None));
+        world.table.end(operation.unwrap().number, |_| ());
+        let second = world.table.clone().lease((0, 0), &used(0, 0, 1, true));
+        assert_ne!(second.unwrap().number, first.number);
     }
 }

@@ -201,8 +201,11 @@ fn clients() -> Vec<Client<Vec<Lane>>> {
         .collect()
 }
 
-pub(crate) fn claims() -> Claims<Vec<Claim>, Vec<u32>> {
-    Claims::new(vec![Claim::FREE; 64], vec![NONE; 3], [5, 6])
+/// Makes the claims of a life.
+pub(crate) fn claims(random: &mut Random) -> Claims<Vec<Claim>, Vec<u32>> {
+    // CAST: Some of its bits.
+    let first_lease = random.next() as u32;
+    Claims::new(vec![Claim::FREE; 64], vec![NONE; 3], ([5, 6], first_lease))
 }
 
 impl<D: Readable> Rig<D> {

@@ -103,7 +103,7 @@ impl Readable for Ram<Heap> {
 
 pub(crate) fn in_memory(slots: usize, blocks: u64, seed: u64) -> Rig<Ram<Heap>> {
     let index = Index::new(vec![Slot::Free(NONE); slots], vec![NONE; 4], [7, 11]);
-    let claims = Claims::new(vec![Claim::FREE; 64], vec![NONE; 3], [5, 6]);
+    let claims = Claims::new(vec![Claim::FREE; 64], vec![NONE; 3], ([5, 6], 7));
     let store = Store::new(index, claims, Ram::new(Heap::default(), blocks));
     let begun = Begun::new(Disk::new(0), false);
     Rig::with((store, begun), (Random::new(seed), Fault::None), 0)
@@ -181,6 +181,21 @@ fn a_lease_that_was_taken_away_writes_nothing() {
     assert_eq!(rig.errno(0, WRITE, 0), EBUSY);
     assert_eq!(rig.answer_of(write).errno, 0);
     assert_ne!(rig.answer_of(lease).lease, first.lease);
+}
+
+/// The lease of before a restart is not that which another program of the same machine has taken
+/// since.
+#[test]
+fn a_lease_of_a_life_before_is_none() {
+    let mut rig = on_log(100);
+    let before = rig.ask(0, Ask::Lease(1, 0, 8192, true), 0);
+    rig.crash();
+    let now = rig.ask(0, Ask::Lease(1, 0, 8192, true), 0);
+    assert_ne!(now.lease, before.lease);
+    assert_eq!(rig.errno(0, WRITE, before.lease), ESTALE);
+    assert_eq!(rig.errno(0, Ask::Release, before.lease), ESTALE);
+    assert_eq!(rig.errno(1, Ask::Lease(1, 0, 8192, true), 0), EBUSY);
+    assert_eq!(rig.errno(0, WRITE, now.lease), 0);
 }
 
 /// A client dies: its leases end, and what it has in flight ends before others get them.

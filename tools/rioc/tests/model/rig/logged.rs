@@ -37,7 +37,7 @@ impl Rig<Logged<Heap>> {
         let assembled = assemble(&mut disk, has_cache, &mut random);
         let (index, logged, end) = assembled.unwrap();
         let begun = Begun::new(disk, has_cache);
-        let store = Store::new(index, claims(), logged);
+        let store = Store::new(index, claims(&mut random), logged);
         Self::with((store, begun), (random, fault), end)
     }
 
@@ -133,7 +133,7 @@ impl Rig<Logged<Heap>> {
         let (index, logged, end) = assembled.unwrap();
         assert!(end >= self.answered, "{end} is before {}", self.answered);
         let slots = index.slots().count();
-        self.store = Store::new(index, claims(), logged);
+        self.store = Store::new(index, claims(&mut self.random), logged);
         self.objects = self.history.range(..=end).last().unwrap().1.clone();
         self.history = BTreeMap::from([(end, self.objects.clone())]);
         self.carried_out.retain(|_, batch| *batch <= end);
