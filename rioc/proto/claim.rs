@@ -453,35 +453,55 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
         }
     }
 
+    /// Whether a client has a lease: one that waits is none yet.
+    pub fn has_lease(&self, client: u32, number: u32) -> bool {
+        let found = self.find(number, Kind::Lease);
+        found.is_some_and(|(_, claim)| claim.client == client && !claim.is_waiting)
+    }
+
     /// A client ends a lease.
     ///
     /// # Errors
     ///
     /// Returns that it has no such one.
     pub fn release(&mut self, client: u32, number: u32) -> Result<(), Denied> {
-        let found = self.find(number, Kind::Lease);
-        let found = found.filter(|(_, claim)| claim.client == client);
-        let (slot, _) = found.ok_or(Denied::LeaseGone)?;
-        self.remove(slot);
+        if !self.has_lease(client, number) {
+            return Err(Denied::LeaseGone);
+        }
+        self.remove(slot_of(number));
         Ok(())
     }
 
-    /// An administrator ends a lease; returns the client that had it.
-    pub fn revoke(&mut self, number: u32) -> Option<u32> {
+    /// Ends a lease, also one that waits: `begins` is called with its tag then, and the request
+    /// finds that it [has](Self::has_lease) none.
+    fn end_lease(&mut self, slot: u32, begins: &mut impl FnMut(u32)) {
+        if let Some(ended) = self.remove(slot).filter(|ended| ended.is_waiting) {
+            begins(ended.tag);
+        }
+    }
+
+    /// An administrator ends a lease; returns the client that had it. `begins` is called with its
+    /// tag if it was waiting.
+    pub fn revoke(&mut self, number: u32, mut begins: impl FnMut(u32)) -> Option<u32> {
         let (slot, claim) = self.find(number, Kind::Lease)?;
-        self.remove(slot);
+        self.end_lease(slot, &mut begins);
         Some(claim.client)
     }
 
     /// Takes a step of the end of the leases of a client that is gone, from a slot on, at first 0;
     /// returns where the next step begins, or `None` if it has none. Its operations stay until they
-    /// have ended.
-    pub fn end_client(&mut self, client: u32, from: u32) -> Option<u32> {
+    /// have ended. `begins` is called with the tags of its leases that were waiting.
+    pub fn end_client(
+        &mut self,
+        client: u32,
+        from: u32,
+        mut begins: impl FnMut(u32),
+    ) -> Option<u32> {
         let end = from.saturating_add(STEP_CLAIMS);
         for slot in from..end {
             let claim = self.all.as_ref().get(slot as usize)?;
             if claim.kind == Kind::Lease && claim.client == client {
-                self.remove(slot);
+                self.end_lease(slot, &mut begins);
             }
         }
         Some(end)

@@ -369,7 +369,11 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let is_lease = matches!(message.operation, Operation::Lease { .. });
         let outcome = Outcome {
             errno: errno.map_or(0, Errno::get),
-            lease: if is_lease { op.claim } else { 0 },
+            lease: if is_lease && errno.is_none() {
+                op.claim
+            } else {
+                0
+            },
         };
         self.end(op, is_lease, actions);
         Step::Done(Done { outcome, after })

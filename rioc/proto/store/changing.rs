@@ -113,6 +113,10 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
                 self.snapshot(op, message, with)?;
                 self.changed(client, message, destination);
             }
+            // It may have ended while it was waiting.
+            Operation::Lease { .. } if !self.claims.has_lease(client.number, op.claim) => {
+                return Err(Stop::Refused(Errno::ESTALE));
+            }
             Operation::Release => self.release(client, message.lease).map_err(Stop::Refused)?,
             _ => (),
         }

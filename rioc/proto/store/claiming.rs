@@ -223,16 +223,23 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     }
 
     /// An administrator ends a lease; returns the number of the client that had it, of which
-    /// [`Client::lease_ended`] is to be told.
-    pub fn revoke(&mut self, lease: u32) -> Option<u32> {
-        self.claims.revoke(lease)
+    /// [`Client::lease_ended`] is to be told. A request that waits for it is told to begin, and gets
+    /// an error.
+    pub fn revoke(&mut self, lease: u32, actions: &mut impl Actions) -> Option<u32> {
+        self.claims.revoke(lease, |tag| actions.begins(tag))
     }
 
     /// Takes a step of the end of the leases of a client that is gone, from `from` on, at first 0;
     /// returns where the next step begins, or `None` if it has none. Its operations stay until they
     /// have ended.
-    pub fn end_leases(&mut self, client: u32, from: u32) -> Option<u32> {
-        self.claims.end_client(client, from)
+    pub fn end_leases(
+        &mut self,
+        client: u32,
+        from: u32,
+        actions: &mut impl Actions,
+    ) -> Option<u32> {
+        let begins = |tag| actions.begins(tag);
+        self.claims.end_client(client, from, begins)
     }
 }
 

@@ -188,14 +188,27 @@ impl World {
             if by_client {
                 let other = self.table.release(ended.client + 1, ended.number);
                 assert_eq!(other, Err(Denied::LeaseGone));
-                assert_eq!(self.table.release(ended.client, ended.number), Ok(()));
+                let done = self.table.release(ended.client, ended.number);
+                // One that waits is not known to its client.
+                let expected = ended.has_begun.then_some(()).ok_or(Denied::LeaseGone);
+                assert_eq!(done, expected);
+                if done.is_err() {
+                    self.all.insert(at, ended);
+                    return;
+                }
             } else {
-                assert_eq!(self.table.revoke(ended.number), Some(ended.client));
+                let mut told = Vec::new();
+                let had = self.table.revoke(ended.number, |tag| told.push(tag));
+                assert_eq!(had, Some(ended.client));
+                assert_eq!(
+                    told,
+                    Vec::from_iter((!ended.has_begun).then_some(ended.tag))
+                );
             }
-            assert_eq!(self.table.revoke(ended.number), None);
+            assert_eq!(self.table.revoke(ended.number, |_| ()), None);
             return;
         }
-        assert_eq!(self.table.revoke(ended.number), None);
+        assert_eq!(self.table.revoke(ended.number, |_| ()), None);
         let mut begun = Vec::new();
         self.table.end(ended.number, |tag| begun.push(tag));
         for at in 0..self.all.len() {
@@ -222,10 +235,19 @@ impl World {
             }
             Event::End(..) => (),
             Event::EndClient(client) => {
-                let mut from = Some(0);
+                let (mut from, mut told) = (Some(0), Vec::new());
                 while let Some(slot) = from {
-                    from = self.table.end_client(client, slot);
+                    from = self.table.end_client(client, slot, |tag| told.push(tag));
                 }
+                let mut waiting: Vec<_> = self
+                    .all
+                    .iter()
+                    .filter(|claim| claim.is_lease && claim.client == client && !claim.has_begun)
+                    .map(|claim| claim.tag)
+                    .collect();
+                told.sort_unstable();
+                waiting.sort_unstable();
+                assert_eq!(told, waiting);
                 self.all
                     .retain(|claim| !claim.is_lease || claim.client != client);
             }
@@ -355,9 +377,15 @@ fn the_leases_of_a_client_end_in_steps() {
             .lease((client, 0), &used(object, 0, 4096, true))
             .unwrap();
     }
-    let next = world.table.end_client(0, 0).expect("more than a step");
-    let next = world.table.end_client(0, next).expect("more than a step");
-    assert_eq!(world.table.end_client(0, next), None);
+    let next = world
+        .table
+        .end_client(0, 0, |_| ())
+        .expect("more than a step");
+    let next = world
+        .table
+        .end_client(0, next, |_| ())
+        .expect("more than a step");
+    assert_eq!(world.table.end_client(0, next, |_| ()), None);
     let left = (0..10_000).filter_map(|slot| world.table.get(slot));
     assert!(left.clone().all(|(_, claim)| claim.client == 1));
     assert_eq!(left.count(), 4_500);

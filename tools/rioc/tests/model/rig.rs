@@ -347,7 +347,7 @@ impl<D: Readable> Rig<D> {
         self.note_begun();
     }
 
-    fn note_begun(&mut self) {
+    pub(crate) fn note_begun(&mut self) {
         while let Some(tag) = self.begun.begins.pop_front() {
             let one = self.running.get_mut(&tag).expect("it is there");
             assert_eq!(one.state, State::Waits);

@@ -170,7 +170,7 @@ fn a_lease_that_was_taken_away_writes_nothing() {
     let first = rig.ask(0, Ask::Lease(1, 0, 8192, true), 0);
     let write = rig.request(0, WRITE, first.lease);
     let write = rig.send(write).unwrap();
-    assert_eq!(rig.store.revoke(first.lease), Some(0));
+    assert_eq!(rig.store.revoke(first.lease, &mut rig.begun), Some(0));
     rig.clients[0].lease_ended();
     assert_eq!(rig.clients[0].account().state().2, 0);
     let lease = rig.request(1, Ask::Lease(1, 0, 8192, true), 0);
@@ -198,6 +198,46 @@ fn a_lease_of_a_life_before_is_none() {
     assert_eq!(rig.errno(0, WRITE, now.lease), 0);
 }
 
+/// The number of a lease can be guessed before it is told. What ends the lease leaves no request
+/// without an answer.
+#[test]
+fn a_lease_that_ends_while_it_waits_is_answered() {
+    for case in 0..3 {
+        let mut rig = in_memory(100, 100, 1);
+        let write = rig.request(1, WRITE, 0);
+        let write = rig.send(write).unwrap();
+        let lease = rig.request(0, Ask::Lease(1, 0, 8192, true), 0);
+        let lease = rig.send(lease).unwrap();
+        let waiting = (0..64).find_map(|slot| {
+            let (number, claim) = rig.store.claims().get(slot)?;
+            claim.is_waiting.then_some(number)
+        });
+        let waiting = waiting.unwrap();
+        match case {
+            0 => assert_eq!(rig.errno(0, Ask::Release, waiting), ESTALE),
+            1 => {
+                assert_eq!(rig.store.revoke(waiting, &mut rig.begun), Some(0));
+                rig.clients[0].lease_ended();
+            }
+            _ => {
+                assert_eq!(rig.store.end_leases(0, 0, &mut rig.begun), None);
+                rig.clients[0].lease_ended();
+            }
+        }
+        rig.note_begun();
+        if case > 0 {
+            let ended = rig.answer_of(lease);
+            assert_eq!((ended.errno, ended.lease), (ESTALE, 0));
+        }
+        assert_eq!(rig.answer_of(write).errno, 0);
+        if case == 0 {
+            assert_eq!(rig.answer_of(lease).lease, waiting);
+        }
+        let leases = rig.clients[0].account().state().2;
+        assert_eq!(leases, u32::from(case == 0));
+    }
+}
+
 /// A client dies: its leases end, and what it has in flight ends before others get them.
 #[test]
 fn the_leases_of_a_client_end_with_it() {
@@ -208,7 +248,7 @@ fn the_leases_of_a_client_end_with_it() {
     assert_eq!(rig.errno(0, Ask::Lease(3, 0, 1, true), 0), EDQUOT);
     let waiting = rig.request(0, Ask::Write(1, 0, 4096, true), 0);
     let waiting = rig.send(waiting).unwrap();
-    assert_eq!(rig.store.end_leases(0, 0), None);
+    assert_eq!(rig.store.end_leases(0, 0, &mut rig.begun), None);
     let lease = rig.request(1, Ask::Lease(1, 0, 1, true), 0);
     let lease = rig.send(lease).unwrap();
     rig.step(lease);
