@@ -17,6 +17,21 @@ pub struct Limits {
     pub leases_max: u32,
 }
 
+/// The claims of one operation at most: what it changes, and what it reads beside that.
+const OPERATION_CLAIMS: u32 = 2;
+/// The claims of the store itself.
+const OWN_CLAIMS: u32 = 1;
+
+impl Limits {
+    /// Returns the claims that are enough for so many clients: what each has by its limits leaves
+    /// the others theirs.
+    pub const fn claims_of(&self, clients: u32) -> u32 {
+        let operations = self.operations_max.saturating_mul(OPERATION_CLAIMS);
+        let each = self.leases_max.saturating_add(operations);
+        clients.saturating_mul(each).saturating_add(OWN_CLAIMS)
+    }
+}
+
 /// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {

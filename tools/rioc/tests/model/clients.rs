@@ -6,13 +6,20 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use rioc::proto::{
-    claim::Denied,
+    claim::{
+        Claim,
+        Claims,
+        Denied,
+        Use, //
+    },
     index::Refused,
     limits::{
         Account,
         Exceeded,
         Limits, //
     },
+    slot::NONE,
+    span::Span,
     ticket::{
         Found,
         Lane,
@@ -21,6 +28,8 @@ use rioc::proto::{
         Tickets, //
     },
 };
+
+use crate::world::id;
 
 proptest! {
     /// At no time a client has more than its limits, and what it has is what has not ended.
@@ -146,6 +155,44 @@ fn a_ticket_is_a_lane_and_a_number() {
     assert_eq!(Ticket::new(0, Ticket::SEQUENCE_MAX + 1), None);
     let mut none = Tickets::new([Lane::UNUSED; 2]);
     assert_eq!(none.begin(Ticket::new(2, 1).unwrap()), Found::NoLane);
+}
+
+/// What some clients have by their limits leaves the others what they may have.
+#[test]
+fn claims_are_enough_for_all_clients() {
+    let limits = Limits {
+        operations_max: 3,
+        bytes_max: 0,
+        leases_max: 5,
+    };
+    for clients in 1..6u32 {
+        let count = limits.claims_of(clients);
+        let memory = vec![Claim::FREE; count as usize];
+        let mut claims = Claims::new(memory, vec![NONE; 4], ([5, 6], 7));
+        let used = |object, is_write| Use {
+            object: id(u64::from(object)),
+            span: Span::ALL,
+            is_write,
+        };
+        for client in 0..clients {
+            for lease in 0..limits.leases_max {
+                let used = used(client * 100 + lease, true);
+                claims.lease((client, 0), &used).unwrap();
+            }
+        }
+        for client in 0..clients {
+            for operation in 0..limits.operations_max {
+                let copied = used(client * 100 + 50 + operation, true);
+                let both = (copied, Some(used(client * 100, false)));
+                claims.operation((client, 0, 0), both).unwrap();
+            }
+        }
+        // The store has one of its own, and there are no more.
+        let own = (used(1 << 20, true), None);
+        claims.operation((u32::MAX, 0, 0), own).unwrap();
+        let denied = claims.operation((0, 0, 0), own);
+        assert_eq!(denied, Err(Denied::NoClaims));
+    }
 }
 
 #[test]
