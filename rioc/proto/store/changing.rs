@@ -97,6 +97,8 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
                     }
                 }
                 _ => {
+                    let may = self.may_truncate(client.number, &message.operation);
+                    may.map_err(Stop::Refused)?;
                     let left = self.truncate(op, (object, size), data, with)?;
                     self.changed(client, message, object);
                     if let Some(slot) = left {

@@ -50,6 +50,16 @@ pub enum Arrived {
     Late,
 }
 
+/// Returns the use of all bytes of an object from one on.
+fn cut(object: ObjectId, from: u64) -> Option<Use> {
+    let from = from.min(OBJECT_BYTES_MAX.saturating_sub(1));
+    Some(Use {
+        object,
+        span: Span::new(from, OBJECT_BYTES_MAX.saturating_sub(from))?,
+        is_write: true,
+    })
+}
+
 /// Returns what an operation uses: what it changes, and what it reads beside that.
 fn uses(operation: &Operation<'_>) -> Option<(Use, Option<Use>)> {
     let used = |object: ObjectId, span: Span, is_write: bool| Use {
@@ -61,11 +71,7 @@ fn uses(operation: &Operation<'_>) -> Option<(Use, Option<Use>)> {
         Operation::Delete { object } => (used(object, Span::ALL, true), None),
         Operation::Read { object, span } => (used(object, span, false), None),
         Operation::Write { object, span, .. } => (used(object, span, true), None),
-        Operation::Truncate { object, size } => {
-            let from = size.min(OBJECT_BYTES_MAX.saturating_sub(1));
-            let end = Span::new(from, OBJECT_BYTES_MAX.saturating_sub(from))?;
-            (used(object, end, true), None)
-        }
+        Operation::Truncate { object, size } => (cut(object, size)?, None),
         Operation::Copy {
             source,
             span,
@@ -129,6 +135,24 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         }
     }
 
+    /// Returns what an operation uses, of objects as they are: one that becomes longer changes what
+    /// is read of the bytes behind its end of before.
+    fn uses(&self, operation: &Operation<'_>) -> Option<(Use, Option<Use>)> {
+        let Operation::Truncate { object, size } = *operation else {
+            return uses(operation);
+        };
+        let before = self.index.stat(object).map_or(size, |stat| stat.size);
+        Some((cut(object, size.min(before))?, None))
+    }
+
+    /// Whether no lease of another client excludes what a truncation changes: the object may be
+    /// shorter than it was when this arrived.
+    pub(super) fn may_truncate(&self, client: u32, operation: &Operation<'_>) -> Result<(), Errno> {
+        let used = self.uses(operation).map(|(used, _)| used);
+        let checked = self.claims.check((client, 0), used.as_slice());
+        checked.map_err(Denied::errno)
+    }
+
     /// Claims what a request uses; returns whether it waits.
     fn claim(
         &mut self,
@@ -156,7 +180,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             op.claim = leased.number;
             return Ok(leased.is_waiting);
         }
-        let Some((used, other)) = uses(&message.operation) else {
+        let Some((used, other)) = self.uses(&message.operation) else {
             return Ok(false);
         };
         if !used.is_write {

@@ -365,8 +365,8 @@ impl<D: Readable> Rig<D> {
             }
             // No room for it, or too many ranges for a copy.
             28 | 90 => self.tally.full += 1,
-            // The device has failed, or a lease is gone.
-            5 | 116 => self.tally.refused += 1,
+            // The device has failed, a lease excludes it now, or is gone.
+            5 | 16 | 116 => self.tally.refused += 1,
             _ => {
                 let expected = apply(&mut self.objects.clone(), &self.running[&tag].request);
                 assert_eq!(expected, Err(errno), "{ask:?}");

@@ -49,6 +49,7 @@ use crate::{
 pub(crate) const EBUSY: u16 = 16;
 pub(crate) const EDQUOT: u16 = 122;
 pub(crate) const ENOSPC: u16 = 28;
+pub(crate) const ENOENT: u16 = 2;
 pub(crate) const ESTALE: u16 = 116;
 pub(crate) const EAGAIN: u16 = 11;
 
@@ -196,6 +197,31 @@ fn a_lease_of_a_life_before_is_none() {
     assert_eq!(rig.errno(0, Ask::Release, before.lease), ESTALE);
     assert_eq!(rig.errno(1, Ask::Lease(1, 0, 8192, true), 0), EBUSY);
     assert_eq!(rig.errno(0, WRITE, now.lease), 0);
+}
+
+/// An object becomes longer over bytes of which another client has a writer's lease only if that
+/// one lets it.
+#[test]
+fn a_lease_keeps_the_size_of_its_bytes() {
+    let mut rig = in_memory(100, 100, 1);
+    let truncate = |size| Ask::Truncate(1, size);
+    assert_eq!(rig.errno(0, Ask::Write(1, 0, 4096, true), 0), 0);
+    let lease = rig.ask(0, Ask::Lease(1, 4096, 4096, true), 0).lease;
+    assert_eq!(rig.errno(1, truncate(8192), 0), EBUSY);
+    assert_eq!(rig.errno(1, truncate(4096), 0), EBUSY);
+    assert_eq!(rig.errno(1, Ask::Truncate(9, 8192), 0), ENOENT);
+    assert_eq!(rig.errno(0, truncate(8192), 0), 0);
+    assert_eq!(rig.errno(1, truncate(8193), 0), 0);
+    assert_eq!(rig.errno(0, Ask::Release, lease), 0);
+    // The object becomes shorter before it becomes longer, under a lease.
+    assert_eq!(rig.errno(0, Ask::Lease(1, 0, 4096, true), 0), 0);
+    let first = rig.request(0, truncate(0), 0);
+    let first = rig.send(first).unwrap();
+    let second = rig.request(1, truncate(8192), 0);
+    let second = rig.send(second).unwrap();
+    assert_eq!(rig.answer_of(first).errno, 0);
+    assert_eq!(rig.answer_of(second).errno, EBUSY);
+    assert_eq!(rig.store.index().stat(id(1)).unwrap().size, 0);
 }
 
 /// The number of a lease can be guessed before it is told. What ends the lease leaves no request
