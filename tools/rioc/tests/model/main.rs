@@ -22,6 +22,7 @@ mod crash;
 mod disk;
 mod full;
 mod large;
+mod leasing;
 mod lives;
 #[path = "../common/random.rs"]
 mod random;

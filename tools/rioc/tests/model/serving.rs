@@ -48,10 +48,10 @@ use crate::{
 
 pub(crate) const EBUSY: u16 = 16;
 pub(crate) const EDQUOT: u16 = 122;
-pub(crate) const ENOSPC: u16 = 28;
+const ENOSPC: u16 = 28;
 pub(crate) const ENOENT: u16 = 2;
 pub(crate) const ESTALE: u16 = 116;
-pub(crate) const EAGAIN: u16 = 11;
+const EAGAIN: u16 = 11;
 
 /// Pages, by extent and block, with the CRC of each.
 #[derive(Clone, Debug, Default)]
@@ -145,144 +145,6 @@ impl<D: Readable> Rig<D> {
 }
 
 pub(crate) const WRITE: Ask = Ask::Write(1, 0, 8192, true);
-
-#[test]
-fn a_lease_excludes_others_until_it_ends() {
-    let mut rig = in_memory(100, 100, 1);
-    let first = rig.ask(0, Ask::Lease(1, 0, 8192, true), 0);
-    assert_eq!(first.errno, 0);
-    for client in 1..CLIENTS {
-        assert_eq!(rig.errno(client, WRITE, 0), EBUSY);
-        assert_eq!(rig.errno(client, Ask::Delete(1), 0), EBUSY);
-        assert_eq!(rig.errno(client, Ask::Lease(1, 4096, 1, false), 0), EBUSY);
-    }
-    assert_eq!(rig.errno(0, WRITE, first.lease), 0);
-    assert_eq!(rig.errno(1, Ask::Release, first.lease), ESTALE);
-    assert_eq!(rig.errno(0, Ask::Release, first.lease), 0);
-    assert_eq!(rig.errno(0, WRITE, first.lease), ESTALE);
-    assert_eq!(rig.errno(1, WRITE, 0), 0);
-}
-
-/// An administrator ends a lease while an operation under it is in flight: the next lease is
-/// answered when that has ended, and nothing is written under the one before any more.
-#[test]
-fn a_lease_that_was_taken_away_writes_nothing() {
-    let mut rig = on_log(100);
-    let first = rig.ask(0, Ask::Lease(1, 0, 8192, true), 0);
-    let write = rig.request(0, WRITE, first.lease);
-    let write = rig.send(write).unwrap();
-    assert_eq!(rig.store.revoke(first.lease, &mut rig.begun), Some(0));
-    rig.clients[0].lease_ended();
-    assert_eq!(rig.clients[0].account().state().2, 0);
-    let lease = rig.request(1, Ask::Lease(1, 0, 8192, true), 0);
-    let lease = rig.send(lease).unwrap();
-    rig.step(lease);
-    assert!(rig.answer().is_empty());
-    assert_eq!(rig.errno(0, WRITE, first.lease), ESTALE);
-    assert_eq!(rig.errno(0, WRITE, 0), EBUSY);
-    assert_eq!(rig.answer_of(write).errno, 0);
-    assert_ne!(rig.answer_of(lease).lease, first.lease);
-}
-
-/// The lease of before a restart is not that which another program of the same machine has taken
-/// since.
-#[test]
-fn a_lease_of_a_life_before_is_none() {
-    let mut rig = on_log(100);
-    let before = rig.ask(0, Ask::Lease(1, 0, 8192, true), 0);
-    rig.crash();
-    let now = rig.ask(0, Ask::Lease(1, 0, 8192, true), 0);
-    assert_ne!(now.lease, before.lease);
-    assert_eq!(rig.errno(0, WRITE, before.lease), ESTALE);
-    assert_eq!(rig.errno(0, Ask::Release, before.lease), ESTALE);
-    assert_eq!(rig.errno(1, Ask::Lease(1, 0, 8192, true), 0), EBUSY);
-    assert_eq!(rig.errno(0, WRITE, now.lease), 0);
-}
-
-/// An object becomes longer over bytes of which another client has a writer's lease only if that
-/// one lets it.
-#[test]
-fn a_lease_keeps_the_size_of_its_bytes() {
-    let mut rig = in_memory(100, 100, 1);
-    let truncate = |size| Ask::Truncate(1, size);
-    assert_eq!(rig.errno(0, Ask::Write(1, 0, 4096, true), 0), 0);
-    let lease = rig.ask(0, Ask::Lease(1, 4096, 4096, true), 0).lease;
-    assert_eq!(rig.errno(1, truncate(8192), 0), EBUSY);
-    assert_eq!(rig.errno(1, truncate(4096), 0), EBUSY);
-    assert_eq!(rig.errno(1, Ask::Truncate(9, 8192), 0), ENOENT);
-    assert_eq!(rig.errno(0, truncate(8192), 0), 0);
-    assert_eq!(rig.errno(1, truncate(8193), 0), 0);
-    assert_eq!(rig.errno(0, Ask::Release, lease), 0);
-    // The object becomes shorter before it becomes longer, under a lease.
-    assert_eq!(rig.errno(0, Ask::Lease(1, 0, 4096, true), 0), 0);
-    let first = rig.request(0, truncate(0), 0);
-    let first = rig.send(first).unwrap();
-    let second = rig.request(1, truncate(8192), 0);
-    let second = rig.send(second).unwrap();
-    assert_eq!(rig.answer_of(first).errno, 0);
-    assert_eq!(rig.answer_of(second).errno, EBUSY);
-    assert_eq!(rig.store.index().stat(id(1)).unwrap().size, 0);
-}
-
-/// The number of a lease can be guessed before it is told. What ends the lease leaves no request
-/// without an answer.
-#[test]
-fn a_lease_that_ends_while_it_waits_is_answered() {
-    for case in 0..3 {
-        let mut rig = in_memory(100, 100, 1);
-        let write = rig.request(1, WRITE, 0);
-        let write = rig.send(write).unwrap();
-        let lease = rig.request(0, Ask::Lease(1, 0, 8192, true), 0);
-        let lease = rig.send(lease).unwrap();
-        let waiting = (0..64).find_map(|slot| {
-            let (number, claim) = rig.store.claims().get(slot)?;
-            claim.is_waiting.then_some(number)
-        });
-        let waiting = waiting.unwrap();
-        match case {
-            0 => assert_eq!(rig.errno(0, Ask::Release, waiting), ESTALE),
-            1 => {
-                assert_eq!(rig.store.revoke(waiting, &mut rig.begun), Some(0));
-                rig.clients[0].lease_ended();
-            }
-            _ => {
-                assert_eq!(rig.store.end_leases(0, 0, &mut rig.begun), None);
-                rig.clients[0].lease_ended();
-            }
-        }
-        rig.note_begun();
-        if case > 0 {
-            let ended = rig.answer_of(lease);
-            assert_eq!((ended.errno, ended.lease), (ESTALE, 0));
-        }
-        assert_eq!(rig.answer_of(write).errno, 0);
-        if case == 0 {
-            assert_eq!(rig.answer_of(lease).lease, waiting);
-        }
-        let leases = rig.clients[0].account().state().2;
-        assert_eq!(leases, u32::from(case == 0));
-    }
-}
-
-/// A client dies: its leases end, and what it has in flight ends before others get them.
-#[test]
-fn the_leases_of_a_client_end_with_it() {
-    let mut rig = in_memory(100, 100, 1);
-    for object in 0..2 {
-        assert_eq!(rig.errno(0, Ask::Lease(object, 0, 1, true), 0), 0);
-    }
-    assert_eq!(rig.errno(0, Ask::Lease(3, 0, 1, true), 0), EDQUOT);
-    let waiting = rig.request(0, Ask::Write(1, 0, 4096, true), 0);
-    let waiting = rig.send(waiting).unwrap();
-    assert_eq!(rig.store.end_leases(0, 0, &mut rig.begun), None);
-    let lease = rig.request(1, Ask::Lease(1, 0, 1, true), 0);
-    let lease = rig.send(lease).unwrap();
-    rig.step(lease);
-    assert!(rig.answer().is_empty());
-    rig.give_up(waiting);
-    assert_eq!(rig.answer_of(lease).errno, 0);
-    assert_eq!(rig.clients[0].account().state().0, 0);
-}
 
 /// A write that is sent again while it is in flight is carried out once, and both copies get the
 /// same answer, not before it is durable.
