@@ -376,21 +376,21 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         self.doomed != NONE
     }
 
-    /// Chooses the object that is evicted next, from a slot on and around: one that was not used
-    /// since the last look. Returns the slot behind it as well.
-    pub fn oldest(&mut self, from: u32) -> Option<(ObjectId, u32)> {
-        let count = self.slots.count();
-        // In the first round all may have been used.
-        for slot in (from..count).chain(0..count).chain(0..count) {
+    /// Chooses the object that is evicted next, of `max` slots from one on: one that was not used
+    /// since the last look. Returns the slot at which the next look begins as well; behind the last
+    /// one it is the first one.
+    pub fn oldest(&mut self, from: u32, max: u32) -> (Option<ObjectId>, u32) {
+        let end = self.slots.count().min(from.saturating_add(max));
+        for slot in from..end {
             let Some(object) = self.slots.object_mut(slot) else {
                 continue;
             };
             let was_recent = core::mem::take(&mut object.is_recent);
             if object.life == Life::Linked && !was_recent {
-                return Some((object.id, slot.saturating_add(1)));
+                return (Some(object.id), slot.saturating_add(1));
             }
         }
-        None
+        (None, if end < self.slots.count() { end } else { 0 })
     }
 
     fn use_object(&mut self, number: u32) {

@@ -153,6 +153,8 @@ pub struct Op {
     bytes: u64,
     old: [Option<Source>; OLD_MAX],
     progress: Progress,
+    /// The slots that it has looked at for an object to evict.
+    looked: u64,
 }
 
 impl Op {
@@ -186,7 +188,8 @@ pub struct Done {
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Blocks are read to [`Data::blocks`], then it takes its next step.
+    /// Blocks are read to [`Data::blocks`], which may be none, then it takes its next step. They are
+    /// those for all steps that follow, until there is another result of this kind.
     Read([Option<Source>; OLD_MAX]),
     /// Room is waited for: it takes its next step when something has ended.
     Wait(Wait),

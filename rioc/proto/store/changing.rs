@@ -71,12 +71,12 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let with = (actions, crc);
         match message.operation {
             Operation::Create { object, is_new } => {
-                self.room((Purpose::Write, 0, 2), with)?;
+                self.room(op, (Purpose::Write, 0, 2), with)?;
                 self.index.create((object, is_new), &mut self.medium)?;
                 self.changed(client, message, object);
             }
             Operation::Delete { object } => {
-                self.room((Purpose::Reserved, 0, 2), with)?;
+                self.room(op, (Purpose::Reserved, 0, 2), with)?;
                 self.index.delete(object, &mut self.medium)?;
                 self.changed(client, message, object);
             }
@@ -91,7 +91,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             }
             Operation::Truncate { object, size } => match op.progress {
                 Progress::Trimming(slot) => {
-                    self.room((Purpose::Reserved, 0, CHANGES_MAX), with)?;
+                    self.room(op, (Purpose::Reserved, 0, CHANGES_MAX), with)?;
                     if !self.index.trim(slot, &mut self.medium) {
                         return Err(Stop::Again);
                     }
@@ -103,7 +103,9 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
                     self.changed(client, message, object);
                     if let Some(slot) = left {
                         op.progress = Progress::Trimming(slot);
-                        return Err(Stop::Again);
+                        // Its last block is stored, and not read again.
+                        self.end_old(op);
+                        return Err(Stop::Read);
                     }
                 }
             },
@@ -157,7 +159,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             span.block_count() as usize,
             WRITE_CHANGES_MAX,
         );
-        self.room(need, (actions, crc))?;
+        self.room(op, need, (actions, crc))?;
         let first = span.blocks().start;
         let mut parts = [0u32; 2];
         for (piece, sum) in span.pieces().zip(sums.iter()) {
@@ -230,7 +232,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             None => Purpose::Reserved,
         };
         let need = (purpose, edge.is_some().into(), CHANGES_MAX);
-        self.room(need, (actions, crc))?;
+        self.room(op, need, (actions, crc))?;
         self.medium.begin();
         let stored = match (edge, data.blocks.first_mut()) {
             (Some(edge), Some(block)) => {

@@ -52,7 +52,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let [first, last] = edges.map(|edge| edge.map_or((None, None), |e| (e.old, e.new)));
         self.read_old(op, [first.0, last.0, first.1, last.1])?;
         let blocks = edges.iter().flatten().count();
-        self.room((Purpose::Write, blocks, CHANGES_MAX), (actions, crc))?;
+        self.room(op, (Purpose::Write, blocks, CHANGES_MAX), (actions, crc))?;
         self.medium.begin();
         let mut stored = [None; 2];
         let [old, other, new, other_new] = &mut *data.blocks;
@@ -99,7 +99,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         else {
             return Ok(());
         };
-        self.room((Purpose::Write, 0, CHANGES_MAX), with)?;
+        self.room(op, (Purpose::Write, 0, CHANGES_MAX), with)?;
         let changes = &mut self.medium;
         let Progress::Filling(hidden, from) = op.progress else {
             let to = (destination, is_new);

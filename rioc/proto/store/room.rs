@@ -18,7 +18,10 @@ use super::{
             Medium,
             Need, //
         },
-        span::Span,
+        span::{
+            ObjectId,
+            Span, //
+        },
     },
     Op,
     Stop,
@@ -29,40 +32,69 @@ use super::{
 
 /// The number of no client: the store itself uses something.
 const SERVER: u32 = u32::MAX;
-/// The objects that an operation looks at to evict one.
+/// The objects that a step of an operation tries to evict at most.
 const EVICT_TRIES: usize = 16;
+/// The slots that a step of an operation looks at for them, once or a few times.
+const EVICT_SLOTS: u32 = 4096;
 
 impl<M: StoreMemory, D: Medium> Store<M, D> {
-    /// Removes an object that no client uses or has a lease of; returns whether there is one, of
-    /// some that were looked at.
-    fn evict(&mut self, actions: &mut impl Actions) -> bool {
+    /// Removes an object that no client uses or has a lease of, if there is one in the slots that
+    /// this step looks at. Returns how the operation goes on.
+    fn evict(&mut self, op: &mut Op, actions: &mut impl Actions) -> Stop {
+        let Some(first) = self.evicts_from else {
+            return Stop::Refused(Errno::ENOSPC);
+        };
+        let (mut from, mut left) = (first, EVICT_SLOTS);
+        // In the first round all may have been used.
+        let most = u64::from(self.index.slots().count()).saturating_mul(2);
         for _ in 0..EVICT_TRIES {
-            let oldest = self.evicts_from.and_then(|from| self.index.oldest(from));
-            let Some((object, next)) = oldest else {
-                return false;
+            if left == 0 || op.looked >= most {
+                break;
+            }
+            let (oldest, next) = self.index.oldest(from, left);
+            let end = if next > from {
+                next
+            } else {
+                self.index.slots().count()
             };
-            self.evicts_from = Some(next);
-            let used = Use {
-                object,
-                span: Span::ALL,
-                is_write: true,
-            };
-            let claimed = self.claims.operation((SERVER, 0, 0), (used, None));
-            let Ok(claim) = claimed else {
-                continue;
-            };
-            let is_gone = !claim.is_waiting && self.index.delete(object, &mut self.medium).is_ok();
-            self.claims.end(claim.number, |tag| actions.begins(tag));
-            if is_gone {
-                return true;
+            let looked = end.saturating_sub(from);
+            op.looked = op.looked.saturating_add(looked.into());
+            left = left.saturating_sub(looked);
+            from = next;
+            self.evicts_from = Some(from);
+            if oldest.is_some_and(|object| self.evict_one(object, actions)) {
+                op.looked = 0;
+                return Stop::Wait(Wait::Segment);
             }
         }
-        false
+        if op.looked >= most {
+            op.looked = 0;
+            return Stop::Refused(Errno::ENOSPC);
+        }
+        self.end_old(op);
+        Stop::Again
+    }
+
+    /// Removes an object, if it is not in use; returns whether it has.
+    fn evict_one(&mut self, object: ObjectId, actions: &mut impl Actions) -> bool {
+        let used = Use {
+            object,
+            span: Span::ALL,
+            is_write: true,
+        };
+        let claimed = self.claims.operation((SERVER, 0, 0), (used, None));
+        let Ok(claim) = claimed else {
+            return false;
+        };
+        let is_gone = !claim.is_waiting && self.index.delete(object, &mut self.medium).is_ok();
+        self.claims.end(claim.number, |tag| actions.begins(tag));
+        is_gone
     }
 
     /// Makes sure that there is room for an operation.
     pub(super) fn room(
         &mut self,
+        op: &mut Op,
         need: Need,
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
@@ -71,10 +103,10 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let is_full = used.saturating_add(blocks as u64) > most;
         if purpose == Purpose::Write && blocks > 0 && is_full {
             // What was deleted, or is evicted, makes room.
-            return Err(if self.index.is_reaping() || self.evict(with.0) {
+            return Err(if self.index.is_reaping() {
                 Stop::Wait(Wait::Segment)
             } else {
-                Stop::Refused(Errno::ENOSPC)
+                self.evict(op, with.0)
             });
         }
         self.prepare(need, with).map_err(|wait| match wait {

@@ -334,10 +334,14 @@ impl<D: Readable> Rig<D> {
             .store
             .step(client, &mut one.op, (&message, &mut data), with);
         match step {
-            Step::Read(old) => one.state = State::Reads(old),
+            Step::Read(old) => {
+                one.state = State::Reads(old);
+                // A truncation has decided, and reads no more.
+                if old == [None; OLD_MAX] && matches!(one.request.ask, Ask::Truncate(..)) {
+                    self.applied(tag);
+                }
+            }
             Step::Wait(_) => (),
-            // The first step of a truncation has decided.
-            Step::Again if matches!(one.request.ask, Ask::Truncate(..)) => self.applied(tag),
             Step::Again => (),
             Step::Done(done) => {
                 one.state = State::Ended(done);

@@ -273,6 +273,36 @@ fn objects_that_are_not_used_make_room() {
     assert!(has(&rig, 1));
 }
 
+/// A write for which nothing can go is refused after two rounds of the table, of which each step
+/// looks at some thousand slots: others go on between.
+#[test]
+fn eviction_looks_at_a_bounded_number_of_slots() {
+    let slots = 50_000;
+    let mut rig = in_memory(slots, 4, 1);
+    rig.store.evict_objects();
+    assert_eq!(rig.errno(0, Ask::Write(1, 0, 16384, true), 0), 0);
+    // Its own object is the only one. The block at its edge is read again before each step.
+    let write = rig.request(0, Ask::Write(1, 16384, 100, true), 0);
+    let write = rig.send(write).unwrap();
+    let mut steps = 0;
+    let answer = loop {
+        rig.step(write);
+        steps += 1;
+        assert!(steps < 1000);
+        if let Some((_, outcome)) = rig.answer().first() {
+            break outcome.errno;
+        }
+        if steps == 3 {
+            assert_eq!(rig.errno(1, Ask::Create(2, false), 0), 0);
+            assert_eq!(rig.errno(1, Ask::Delete(2), 0), 0);
+        }
+        let _ = rig.store.reap((&mut rig.begun, &crate::disk::Crc));
+    };
+    assert_eq!(answer, ENOSPC);
+    assert!(steps > 2 * slots / 4096, "{steps}");
+    rig.check();
+}
+
 /// A log that is full says so, and no write waits for good; what was there is there.
 #[test]
 fn a_log_that_is_full_takes_what_was_deleted() {
