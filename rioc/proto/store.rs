@@ -211,7 +211,8 @@ enum Stop {
 impl From<Refused> for Stop {
     fn from(refused: Refused) -> Self {
         match refused {
-            Refused::Shrinking => Self::Again,
+            // A step of its trimming ends that.
+            Refused::Shrinking => Self::Wait(Wait::Segment),
             _ => Self::Refused(refused.errno()),
         }
     }

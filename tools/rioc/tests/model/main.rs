@@ -30,6 +30,7 @@ mod requests;
 mod rig;
 mod serving;
 mod sharing;
+mod shrinking;
 mod small;
 mod store;
 mod world;
