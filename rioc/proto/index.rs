@@ -11,8 +11,6 @@
 //! goes on when its user calls again. Operations on the same blocks follow each other
 //! ([`claim`](super::claim)), but for reads, which pin the extents that they have found.
 
-use core::fmt;
-
 use ferro_proto::errno::Errno;
 
 use super::{
@@ -103,22 +101,6 @@ impl Refused {
             Self::Shrinking => Errno::EAGAIN,
             Self::NoPlace => Errno::EIO,
         }
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoObject => "no such object",
-            Self::Exists => "the object exists",
-            Self::NoSlots => "no slot of the index is free",
-            Self::TooLong => "too many bytes for one operation",
-            Self::TooManyRanges => "too many ranges for one copy",
-            Self::Misaligned => "the copy is not by whole blocks",
-            Self::Overlaps => "the copy overlaps its source",
-            Self::Shrinking => "the end of the object is being removed",
-            Self::NoPlace => "a block at an edge has no place",
-        })
     }
 }
 

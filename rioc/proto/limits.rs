@@ -2,8 +2,6 @@
 
 //! Limits of what a client has at a time, so that none takes what the others need.
 
-use core::fmt;
-
 use ferro_proto::errno::Errno;
 
 /// The limits of a client, which its administrator sets.
@@ -50,16 +48,6 @@ impl Exceeded {
             Self::Operations | Self::Bytes => Errno::EAGAIN,
             Self::Leases => Errno::EDQUOT,
         }
-    }
-}
-
-impl fmt::Display for Exceeded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Operations => "too many operations in flight",
-            Self::Bytes => "too many bytes in flight",
-            Self::Leases => "too many leases",
-        })
     }
 }
 

@@ -73,6 +73,9 @@ pub use self::claiming::Arrived;
 /// and both of what it copies.
 pub const OLD_MAX: usize = 4;
 
+// A client is forgotten in one batch.
+const _: () = assert!(LANES_MAX as usize <= CHANGES_MAX);
+
 /// The bytes of a block.
 pub type Block = [u8; BLOCK_BYTES as usize];
 
@@ -298,7 +301,6 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         gone: Option<[u64; 2]>,
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Errno> {
-        const { assert!(LANES_MAX as usize <= CHANGES_MAX) };
         if gone.is_some() {
             // All of it is forgotten in one batch, or nothing.
             let prepared = self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with);

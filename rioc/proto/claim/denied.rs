@@ -2,8 +2,6 @@
 
 //! The reasons why a claim is refused.
 
-use core::fmt;
-
 use ferro_proto::errno::Errno;
 
 /// The reason why a claim is refused.
@@ -28,16 +26,5 @@ impl Denied {
             Self::LeaseElsewhere => Errno::EINVAL,
             Self::NoClaims => Errno::ENOMEM,
         }
-    }
-}
-
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Leased => "a lease excludes it",
-            Self::LeaseGone => "its lease has ended",
-            Self::LeaseElsewhere => "its lease is of other bytes",
-            Self::NoClaims => "too many operations and leases",
-        })
     }
 }

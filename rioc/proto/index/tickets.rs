@@ -29,6 +29,7 @@ use super::{
 /// The bits of the number of an incarnation that are random: one that no log has kept may have had
 /// the same place in the order.
 const RANDOM_BITS: u32 = 24;
+const RANDOM_MASK: u64 = !(u64::MAX << RANDOM_BITS);
 
 impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     /// Goes through the slots of lanes, those of the client that came last first.
@@ -55,7 +56,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     /// Returns the number of the next incarnation, which no other one has had.
     const fn next_incarnation(&self, random: u64) -> u64 {
         let next = self.incarnations.saturating_add(1);
-        next << RANDOM_BITS | random & ((1 << RANDOM_BITS) - 1)
+        next << RANDOM_BITS | random & RANDOM_MASK
     }
 
     /// Returns the client of the next incarnation behind one, and its number.

@@ -196,7 +196,7 @@ fn claims_are_enough_for_all_clients() {
 }
 
 #[test]
-fn every_refusal_has_words_and_an_errno() {
+fn every_refusal_has_an_errno() {
     let refused = [
         Refused::NoObject,
         Refused::Exists,
@@ -215,15 +215,13 @@ fn every_refusal_has_words_and_an_errno() {
         Denied::NoClaims,
     ];
     let exceeded = [Exceeded::Operations, Exceeded::Bytes, Exceeded::Leases];
-    let all: Vec<_> = refused
+    let numbers: Vec<_> = refused
         .iter()
-        .map(|r| (r.to_string(), r.errno()))
-        .chain(denied.iter().map(|d| (d.to_string(), d.errno())))
-        .chain(exceeded.iter().map(|e| (e.to_string(), e.errno())))
+        .map(|refused| refused.errno())
+        .chain(denied.iter().map(|denied| denied.errno()))
+        .chain(exceeded.iter().map(|exceeded| exceeded.errno()))
+        .map(|errno| errno.get())
         .collect();
-    let words: std::collections::BTreeSet<_> = all.iter().map(|(words, _)| words).collect();
-    assert_eq!(words.len(), all.len());
-    let numbers: Vec<_> = all.iter().map(|(_, errno)| errno.get()).collect();
     let expected = [
         2, 17, 28, 90, 90, 22, 22, 11, 5, 16, 116, 22, 12, 11, 11, 122,
     ];
