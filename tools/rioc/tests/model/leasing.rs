@@ -2,12 +2,19 @@
 
 //! Leases of a store, which requests of others meet.
 
+use rioc::proto::medium::Ram;
+
 use crate::{
+    disk::Crc,
     requests::Ask,
-    rig::CLIENTS,
+    rig::{
+        Rig,
+        CLIENTS, //
+    },
     serving::{
         in_memory,
         on_log,
+        Heap,
         EBUSY,
         EDQUOT,
         ENOENT,
@@ -153,4 +160,59 @@ fn the_leases_of_a_client_end_with_it() {
     rig.give_up(waiting);
     assert_eq!(rig.answer_of(lease).errno, 0);
     assert_eq!(rig.clients[0].account().state().0, 0);
+}
+
+/// Sends what a client asks for by chance; it also names leases of others, and some that wait.
+fn send_some(rig: &mut Rig<Ram<Heap>>, client: usize) {
+    let numbers: Vec<u32> = (0..64)
+        .filter_map(|slot| rig.store.claims().get(slot))
+        .map(|(number, _)| number)
+        .chain([0])
+        .collect();
+    let some = numbers[rig.random.below(numbers.len())];
+    let (object, from) = (rig.random.below(3) as u64, rig.random.below(9000) as u64);
+    let (ask, lease) = match rig.random.below(8) {
+        0 => (Ask::Lease(object, from, 5000, from % 2 == 0), 0),
+        1 if some != 0 => (Ask::Release, some),
+        2 => (crate::crash::ask(&mut rig.random, 3), some),
+        _ => (crate::crash::ask(&mut rig.random, 3), 0),
+    };
+    let has_none = matches!(ask, Ask::Create(..) | Ask::Flush(_));
+    let request = rig.request(client, ask, if has_none { 0 } else { lease });
+    let _ = rig.send(request);
+}
+
+/// Everything that has arrived is answered in the end, whatever clients ask for, and nothing is
+/// left of it in their accounts.
+#[test]
+fn all_that_has_arrived_is_answered() {
+    for seed in 0..300u64 {
+        let mut rig = in_memory(300, [60, 1000][seed as usize % 2], seed + 77);
+        if seed % 3 == 0 {
+            rig.store.evict_objects();
+        }
+        for round in 0..520 {
+            let client = rig.random.below(CLIENTS);
+            if round < 120 && rig.is_idle(client) {
+                send_some(&mut rig, client);
+            }
+            if round >= 120 || rig.random.below(3) > 0 {
+                rig.step_some(round >= 120);
+            }
+            rig.answer();
+            if round % 100 == 50 {
+                let leases = rig.clients[client].account().state().2;
+                let from = rig.store.end_leases(client as u32, 0, &mut rig.begun);
+                assert_eq!(from, None);
+                (0..leases).for_each(|_| rig.clients[client].lease_ended());
+                rig.note_begun();
+            }
+            let _ = rig.store.reap((&mut rig.begun, &Crc));
+        }
+        assert_eq!(rig.in_flight(), 0, "seed {seed}");
+        for client in &rig.clients {
+            let (operations, bytes, _) = client.account().state();
+            assert_eq!((operations, bytes), (0, 0), "seed {seed}");
+        }
+    }
 }
