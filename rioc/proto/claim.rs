@@ -13,6 +13,7 @@
 //! operations of the client that had it have ended.
 
 mod denied;
+mod leasing;
 
 use super::{
     slot::{
@@ -33,8 +34,6 @@ pub const CLAIMS_MAX: u32 = 1 << NUMBER_BITS;
 pub const CLAIM_BYTES: usize = 72;
 
 const NUMBER_BITS: u32 = 14;
-/// The claims that are looked at in one step of the end of a client.
-const STEP_CLAIMS: u32 = 4096;
 
 /// The bytes that an operation uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -388,22 +387,6 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
         claim.is_waiting || other.is_some_and(|(_, other)| other.is_waiting)
     }
 
-    /// A client asks for a lease. It is answered with its number, at once or when it begins.
-    ///
-    /// # Errors
-    ///
-    /// Returns why it is refused: leases of one client exclude each other, too.
-    pub fn lease(&mut self, (client, tag): (u32, u32), used: &Use) -> Result<Arrived, Denied> {
-        let mut chain = self.chain(used.object);
-        if chain.any(|(_, claim)| claim.kind == Kind::Lease && claim.excludes(used)) {
-            return Err(Denied::Leased);
-        }
-        drop(chain);
-        let arrival = self.arrivals.saturating_add(1);
-        let slot = self.add(Kind::Lease, (client, tag), used, arrival)?;
-        Ok(self.arrived(slot, arrival))
-    }
-
     /// An operation has ended, also one that was waiting. `begins` is called with the tag of
     /// each operation and lease that does not wait any more.
     pub fn end(&mut self, number: u32, mut begins: impl FnMut(u32)) {
@@ -451,59 +434,5 @@ impl<S: Memory<Claim>, B: Memory<u32>> Claims<S, B> {
             claim.other = slot;
             claim.is_second = true;
         }
-    }
-
-    /// Whether a client has a lease: one that waits is none yet.
-    pub fn has_lease(&self, client: u32, number: u32) -> bool {
-        let found = self.find(number, Kind::Lease);
-        found.is_some_and(|(_, claim)| claim.client == client && !claim.is_waiting)
-    }
-
-    /// A client ends a lease.
-    ///
-    /// # Errors
-    ///
-    /// Returns that it has no such one.
-    pub fn release(&mut self, client: u32, number: u32) -> Result<(), Denied> {
-        if !self.has_lease(client, number) {
-            return Err(Denied::LeaseGone);
-        }
-        self.remove(slot_of(number));
-        Ok(())
-    }
-
-    /// Ends a lease, also one that waits: `begins` is called with its tag then, and the request
-    /// finds that it [has](Self::has_lease) none.
-    fn end_lease(&mut self, slot: u32, begins: &mut impl FnMut(u32)) {
-        if let Some(ended) = self.remove(slot).filter(|ended| ended.is_waiting) {
-            begins(ended.tag);
-        }
-    }
-
-    /// An administrator ends a lease; returns the client that had it. `begins` is called with its
-    /// tag if it was waiting.
-    pub fn revoke(&mut self, number: u32, mut begins: impl FnMut(u32)) -> Option<u32> {
-        let (slot, claim) = self.find(number, Kind::Lease)?;
-        self.end_lease(slot, &mut begins);
-        Some(claim.client)
-    }
-
-    /// Takes a step of the end of the leases of a client that is gone, from a slot on, at first 0;
-    /// returns where the next step begins, or `None` if it has none. Its operations stay until they
-    /// have ended. `begins` is called with the tags of its leases that were waiting.
-    pub fn end_client(
-        &mut self,
-        client: u32,
-        from: u32,
-        mut begins: impl FnMut(u32),
-    ) -> Option<u32> {
-        let end = from.saturating_add(STEP_CLAIMS);
-        for slot in from..end {
-            let claim = self.all.as_ref().get(slot as usize)?;
-            if claim.kind == Kind::Lease && claim.client == client {
-                self.end_lease(slot, &mut begins);
-            }
-        }
-        Some(end)
     }
 }

@@ -191,8 +191,8 @@ pub struct Done {
 /// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Blocks are read to [`Data::blocks`], which may be none, then it takes its next step. They are
-    /// those for all steps that follow, until there is another result of this kind.
+    /// Blocks are read to [`Data::blocks`], which may be none, then it takes its next step. They
+    /// are those for all steps that follow, until there is another result of this kind.
     Read([Option<Source>; OLD_MAX]),
     /// Room is waited for: it takes its next step when something has ended.
     Wait(Wait),

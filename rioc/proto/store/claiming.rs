@@ -247,8 +247,8 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     }
 
     /// An administrator ends a lease; returns the number of the client that had it, of which
-    /// [`Client::lease_ended`] is to be told. A request that waits for it is told to begin, and gets
-    /// an error.
+    /// [`Client::lease_ended`] is to be told. A request that waits for it is told to begin, and
+    /// gets an error.
     pub fn revoke(&mut self, lease: u32, actions: &mut impl Actions) -> Option<u32> {
         self.claims.revoke(lease, |tag| actions.begins(tag))
     }
