@@ -95,18 +95,11 @@ pub(crate) fn superblocks<D: Devices>(
             *to = Some(found);
         }
     }
-    let all = layout.map_or(Members::ALL, |layout| layout.members());
     let replaced = replaced(superblocks);
-    let (missing, hiding) = (all.minus(present.minus(replaced)), hiding.minus(replaced));
-    // Of an epoch in which those that are missing have failed the next one, which may be hidden,
-    // relies on the others alone.
-    let is_unsure = |member: &usize| {
-        let shown = superblocks.get(*member).copied().flatten();
-        !shown.is_some_and(|shown| missing.is_within(shown.epoch.failed))
-    };
+    let hiding = hiding.minus(replaced);
     // What one slot knew that is gone, no other member of a log on one knows.
     let few = layout.map_or(1, |layout| layout.members_needed().saturating_sub(1));
-    match hiding.iter().find(is_unsure) {
+    match unsure(superblocks, hiding) {
         Some(member) if !is_forced => Err(Fault::Unsure(member)),
         first => Ok(Hidden {
             hiding,
@@ -114,6 +107,20 @@ pub(crate) fn superblocks<D: Devices>(
             may_be_older: first.is_some() || alone.minus(replaced).count() > few,
         }),
     }
+}
+
+/// Returns the first member of which a slot may hide what only one that is missing knows, if
+/// `hiding` are those of which a slot may hide anything. A device that was replaced is missing,
+/// too, and hides nothing. Of an epoch in which those that are missing have failed the next one,
+/// which may be hidden, relies on the others alone.
+pub fn unsure(superblocks: &[Option<Superblock>; MEMBERS], hiding: Members) -> Option<usize> {
+    let found = || superblocks.iter().flatten();
+    let replaced = replaced(superblocks);
+    let there = found().map(|shown| shown.member).collect::<Members>();
+    let missing = |shown: &Superblock| shown.layout.members().minus(there.minus(replaced));
+    let mut hiding = found().filter(|shown| hiding.minus(replaced).contains(shown.member));
+    let unsure = hiding.find(|shown| !missing(shown).is_within(shown.epoch.failed));
+    unsure.map(|shown| shown.member)
 }
 
 /// Returns the devices of which another member knows that a later one is that member.

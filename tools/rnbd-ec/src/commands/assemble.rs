@@ -34,6 +34,7 @@ use seglog::{
         DATA_COLUMNS,
         MEMBERS, //
     },
+    slots::unsure,
     superblock::Superblock, //
 };
 
@@ -65,8 +66,8 @@ pub(super) struct Args {
     /// resynchronised when it is there again
     #[arg(long)]
     degraded: bool,
-    /// Assembles the array though a member is missing and a slot of another one's superblock is
-    /// damaged: what was written since the other slot may be lost
+    /// Assembles the array though a slot of a superblock is damaged, and may have had what only a
+    /// missing member knows: what was written since the other slot may be lost
     #[arg(long)]
     force: bool,
     /// Assembles the array of this device, which has just appeared, if that is all that it waited
@@ -336,18 +337,30 @@ fn check_missing(found: &Found) -> Result<()> {
 }
 
 /// Checks that no damaged slot may have an epoch that only a missing member knows. The module says
-/// the same, in its log only.
+/// the same, by the same rule, in its log only.
 fn check_slots(found: &Found) -> Result<()> {
-    let mut unsure = found.iter().flatten().filter(|one| one.may_hide);
-    match unsure.next().filter(|_| !missing(found).is_empty()) {
-        Some(one) => bail!(
-            "{}: a slot of its superblock is damaged, or cannot be read, and may have had a newer \
-             epoch: bring back member {}, or give up what was written since by --force",
-            one.path.display(),
-            show::members(missing(found))
-        ),
-        None => Ok(()),
-    }
+    // The module is given those that can be written.
+    let given = found
+        .each_ref()
+        .map(|one| one.as_ref().filter(|one| !one.is_read_only));
+    let superblocks = given.map(|one| one.map(|one| one.superblock));
+    let hiding = given.into_iter().flatten().filter(|one| one.may_hide);
+    let hiding = hiding.map(|one| one.superblock.member).collect();
+    let unsure = unsure(&superblocks, hiding).and_then(|member| given.get(member).copied());
+    let Some(one) = unsure.flatten() else {
+        return Ok(());
+    };
+    let missing = missing(found);
+    let what = if missing.is_empty() {
+        "the device that took the place of another one".to_owned()
+    } else {
+        format!("member {}", show::members(missing))
+    };
+    bail!(
+        "{}: a slot of its superblock is damaged, or cannot be read, and may have had a newer \
+         epoch: bring back {what}, or give up what was written since by --force",
+        one.path.display()
+    )
 }
 
 /// Returns the first name of a disk that is not taken.

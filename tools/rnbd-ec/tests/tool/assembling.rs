@@ -12,6 +12,8 @@ use rnbd_ec::proto::command::{
     Mode, //
 };
 
+use seglog::members::Members;
+
 use crate::{
     image::{
         flip,
@@ -350,6 +352,39 @@ fn what_a_damaged_slot_may_hide_is_not_given_up_unasked() {
     machine.says(&["--force"], &[one, three], (1, words));
     assert!(machine.line().ends_with(" force=1"));
     machine.says(&[], &[one, two, three], (0, &["assembled"]));
+}
+
+/// Member 2 has failed, and is missing: what a damaged slot of another one may hide relies on the
+/// two others alone. The module asks for no force then, and neither does the tool.
+#[test]
+fn a_missing_member_that_has_failed_knows_nothing_that_a_slot_hides() {
+    let machine = Machine::new("failed");
+    let mut image = Image::new(&machine.folder);
+    image.fail(2);
+    image.flush();
+    let [one, two, _] = &image.paths;
+    // The older slot: by the other one it has failed.
+    flip(one, 0x1018);
+    let words: &[&str] = &["degraded: without member 2"];
+    machine.says(&[], &[one, two], (1, words));
+    assert!(!machine.line().contains("force"), "{}", machine.line());
+    image.again(Members::ALL.minus(Members::of(2)));
+}
+
+/// Neither device of a member that was replaced can be the one that a slot asks for.
+#[test]
+fn a_device_that_was_replaced_is_missing_to_a_slot_that_hides_something() {
+    let machine = Machine::new("old device");
+    let image = Image::new(&machine.folder);
+    image.replaced(2);
+    let [one, two, three] = &image.paths;
+    flip(one, 0x1018);
+    let words: &[&str] = &[
+        "m0: a slot of its",
+        "bring back the device that took",
+        "--force",
+    ];
+    machine.says(&[], &[one, two, three], (8, words));
 }
 
 /// The module refuses a line that names a read-only one; without it the array is degraded.
