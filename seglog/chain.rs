@@ -375,20 +375,23 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         (segment, first): (u32, u32),
         mut test: impl FnMut(&Head) -> bool,
     ) -> Option<Head> {
-        for unit in first..self.layout.parts().segment_units {
-            let place = Place { segment, unit };
-            let at = self.layout.at(place)?;
-            for member in self.in_sync.iter() {
-                // What cannot be read here says nothing.
-                let Ok(Some((head, _))) = self.head(member, place, at) else {
-                    continue;
-                };
-                if test(&head) {
-                    return Some(head);
-                }
-            }
-        }
-        None
+        let mut units = first..self.layout.parts().segment_units;
+        units.find_map(|unit| self.find_at(Place { segment, unit }, &mut test))
+    }
+
+    /// Looks at the heads that members have at a place.
+    pub(crate) fn find_at(
+        &mut self,
+        place: Place,
+        test: &mut impl FnMut(&Head) -> bool,
+    ) -> Option<Head> {
+        let at = self.layout.at(place)?;
+        let mut members = self.in_sync.iter();
+        members.find_map(|member| {
+            // What cannot be read here says nothing.
+            let found = self.head(member, place, at).ok().flatten();
+            found.map(|(head, _)| head).filter(|head| test(head))
+        })
     }
 
     /// Looks, as [`Self::find`] does, at heads of one use of the segment that may be of the log: of

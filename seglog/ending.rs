@@ -7,7 +7,9 @@ use super::{
     cursor::Cursor,
     devices::Devices,
     fault::Fault,
+    layout::Place,
     recovery::Recovery,
+    superblock::CUT_OFF_MAX,
     Checksum, //
 };
 
@@ -89,6 +91,25 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
             true => Err(Fault::Overrun { sequence }),
             false => Ok(()),
         }
+    }
+
+    /// Returns the latest incarnation that heads name: each begins with a segment, so that the
+    /// start of each tells; where the log ends another one may have begun over that, and been cut
+    /// off. One that is far ahead is none of the array: a member that lies could else use up all.
+    pub(crate) fn latest_begun(&mut self) -> u64 {
+        let known = ..=self.choice.incarnation.saturating_add(CUT_OFF_MAX / 2);
+        let mut latest = 0;
+        let mut note = |head: &Head| {
+            if known.contains(&head.incarnation) {
+                latest = head.incarnation.max(latest);
+            }
+            false
+        };
+        self.chain.find((self.end.next, 0), &mut note);
+        for segment in 0..self.chain.layout.parts().segments {
+            self.chain.find_at(Place { segment, unit: 0 }, &mut note);
+        }
+        latest
     }
 
     /// Whether the superblocks may be older than the log, and a segment where it ends says that

@@ -97,10 +97,11 @@ pub struct Choice {
 
 impl Choice {
     /// Returns the choice of an assembly that gives up what may be newer: its incarnation is later
-    /// than all of that, so that no batch of it is taken for one of the log again.
-    pub const fn behind_what_is_given_up(&self) -> Self {
+    /// than all of that, so that no batch of it is taken for one of the log again. `begun` is the
+    /// latest one that has left batches: of one that was given up before they alone may know.
+    pub(crate) fn behind_what_is_given_up(&self, begun: u64) -> Self {
         Self {
-            incarnation: self.incarnation.saturating_add(GIVEN_UP_MAX),
+            incarnation: self.incarnation.max(begun).saturating_add(GIVEN_UP_MAX),
             ..*self
         }
     }

@@ -76,6 +76,8 @@ pub struct Recovery<'a, D, C> {
     /// Superblocks are missing that may say more: those that are left may be older than the log.
     pub(crate) may_be_older: bool,
     pub(crate) is_forced: bool,
+    /// Gives up what may be newer than what was found.
+    pub(crate) gives_up: bool,
 }
 
 /// The result of an assembly.
@@ -120,13 +122,10 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         let counts = |s: &Superblock| !hidden.replaced.contains(s.member);
         let held: Held = superblocks.map(|s| s.filter(counts).map(|s| s.epoch));
         let quorum = first.layout.members_needed();
-        let mut choice = choose_of(&held, hidden.hiding, quorum).map_err(Fault::NoQuorum)?;
+        let choice = choose_of(&held, hidden.hiding, quorum).map_err(Fault::NoQuorum)?;
         for superblock in superblocks.iter().flatten() {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
-        }
-        if is_forced && hidden.may_be_older {
-            choice = choice.behind_what_is_given_up();
         }
         let may_be_older = hidden.may_be_older || choice.is_forked;
         let mut recovery = Self {
@@ -154,6 +153,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             first: first.start.cursor,
             may_be_older: may_be_older && !is_forced,
             is_forced,
+            gives_up: may_be_older && is_forced,
         };
         recovery.stand_on(choice);
         Ok(recovery)
@@ -344,6 +344,10 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
     ///
     /// Returns the error of a member; the array can be assembled again.
     pub fn commit(&mut self, id: u64) -> Result<(), Fault<D::Error>> {
+        if self.gives_up {
+            let begun = self.latest_begun();
+            self.choice = self.choice.behind_what_is_given_up(begun);
+        }
         self.write_epoch(self.choice.epoch, self.choice.behind)?;
         self.write_epoch(self.choice.assembly(id), self.choice.in_sync)?;
         let mut cursor = self.start.cursor;

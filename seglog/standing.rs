@@ -65,10 +65,7 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
     /// Ends the log before what was written without one of the members: that is given up.
     fn give_up(&mut self) {
         self.chain.gives_up = true;
-        let held = self.held.iter().flatten().map(|epoch| epoch.incarnation);
-        if held.max() == Some(self.choice.incarnation) {
-            self.choice = self.choice.behind_what_is_given_up();
-        }
+        self.gives_up = true;
     }
 
     /// Begins with another choice, as the log has a batch that only some members were written with.

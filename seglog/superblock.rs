@@ -55,7 +55,7 @@ const VERSION: u16 = 1;
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 /// The most assemblies that may have been cut off and of which the epoch that is chosen knows
 /// nothing: a member that lies could else use up the incarnations of all.
-const CUT_OFF_MAX: u64 = 1 << 32;
+pub(crate) const CUT_OFF_MAX: u64 = 1 << 32;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

@@ -38,7 +38,7 @@ use crate::{
 
 const ALL: Members = Members::ALL;
 
-fn members(bits: u8) -> Members {
+pub(crate) fn members(bits: u8) -> Members {
     Members::from_bits(bits).unwrap()
 }
 
@@ -52,7 +52,6 @@ pub(crate) fn shown(ram: &Ram, member: usize) -> Superblock {
     newer(read(0), read(1)).unwrap()
 }
 
-/// A member is given its next superblock.
 /// Writes a superblock to its slot.
 pub(crate) fn give(ram: &mut Ram, superblock: Superblock) {
     let at = Layout::slot(superblock.slot()) as usize;
@@ -76,7 +75,7 @@ pub(crate) fn hide(ram: &mut Ram, hidden: Members) {
 }
 
 /// A member has failed while the array runs, and the two others go on.
-fn fails(ram: &mut Ram, log: &mut Log, member: usize) {
+pub(crate) fn fails(ram: &mut Ram, log: &mut Log, member: usize) {
     let others = ALL.minus(Members::of(member));
     let epoch = shown(ram, 0).epoch.without(70, Members::of(member));
     log.fail(member);
@@ -88,9 +87,9 @@ fn fails(ram: &mut Ram, log: &mut Log, member: usize) {
     flush(log);
 }
 
-type Found = Result<(Members, u64), Fault<()>>;
+pub(crate) type Found = Result<(Members, u64), Fault<()>>;
 
-fn found(result: Result<(Log, usize), Fault<()>>) -> Found {
+pub(crate) fn found(result: Result<(Log, usize), Fault<()>>) -> Found {
     result.map(|(log, _)| (log.live(), log.durable()))
 }
 

@@ -10,6 +10,7 @@
 
 mod asked;
 mod epochs;
+mod forced;
 mod hostile;
 mod liars;
 mod members;
