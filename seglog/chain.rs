@@ -379,12 +379,14 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         units.find_map(|unit| self.find_at(Place { segment, unit }, &mut test))
     }
 
+    /// Looks, as [`Self::find`] does, at the heads at the start of each segment.
+    pub(crate) fn find_start(&mut self, mut test: impl FnMut(&Head) -> bool) -> Option<Head> {
+        let mut segments = 0..self.layout.parts().segments;
+        segments.find_map(|segment| self.find_at(Place { segment, unit: 0 }, &mut test))
+    }
+
     /// Looks at the heads that members have at a place.
-    pub(crate) fn find_at(
-        &mut self,
-        place: Place,
-        test: &mut impl FnMut(&Head) -> bool,
-    ) -> Option<Head> {
+    fn find_at(&mut self, place: Place, test: &mut impl FnMut(&Head) -> bool) -> Option<Head> {
         let at = self.layout.at(place)?;
         let mut members = self.in_sync.iter();
         members.find_map(|member| {

@@ -6,8 +6,8 @@ use super::{
     batch::Head,
     cursor::Cursor,
     devices::Devices,
+    epoch::NoQuorum,
     fault::Fault,
-    layout::Place,
     recovery::Recovery,
     superblock::CUT_OFF_MAX,
     Checksum, //
@@ -106,10 +106,25 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
             false
         };
         self.chain.find((self.end.next, 0), &mut note);
-        for segment in 0..self.chain.layout.parts().segments {
-            self.chain.find_at(Place { segment, unit: 0 }, &mut note);
-        }
+        self.chain.find_start(&mut note);
         latest
+    }
+
+    /// Checks that nothing was written in an epoch that does not count then, nor since: its own
+    /// first batch is written over where the next assembly begins in its place.
+    pub(crate) fn check_not_begun(&mut self) -> Result<(), Fault<D::Error>> {
+        let Some(epoch) = self.choice.unless_begun else {
+            return Ok(());
+        };
+        let has_begun = |head: &Head| head.incarnation >= epoch;
+        if self.chain.find_start(has_begun).is_none() {
+            return Ok(());
+        }
+        let there = self.superblocks.iter().flatten();
+        Err(Fault::NoQuorum(NoQuorum {
+            present: there.map(|there| there.member).collect(),
+            force_helps: false,
+        }))
     }
 
     /// Whether the superblocks may be older than the log, and a segment where it ends says that

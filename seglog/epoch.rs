@@ -93,6 +93,8 @@ pub struct Choice {
     pub incarnation: u64,
     /// Whether members hold epochs after it that exclude each other, so that none counts.
     pub is_forked: bool,
+    /// The incarnation of another epoch, which does not count only if nothing was written in it.
+    pub unless_begun: Option<u64>,
 }
 
 impl Choice {
@@ -122,20 +124,25 @@ impl Choice {
 pub struct NoQuorum {
     /// The members that are there.
     pub present: Members,
+    /// Whether they are assembled by force: an epoch that one of them was not told counts then.
+    pub force_helps: bool,
 }
 
 impl fmt::Display for NoQuorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.present.count();
         write!(
             f,
-            "{} of {MEMBERS} members are there, of which fewer than {QUORUM} are in sync: {}",
-            self.present.count(),
-            if self.present == Members::ALL {
-                "name two of them, if need be with force=1"
-            } else {
-                "add the member that is missing"
+            "{count} of {MEMBERS} members are there, of which fewer than {QUORUM} are in sync: "
+        )?;
+        f.write_str(match (self.present == Members::ALL, self.force_helps) {
+            (true, false) => "name two of them, if need be with force=1",
+            (true, true) => "name two of them, or all with force=1",
+            (false, false) => "add the member that is missing",
+            (false, true) => {
+                "add the member that is missing, or give up what it alone may know: force=1"
             }
-        )
+        })
     }
 }
 
@@ -161,6 +168,7 @@ pub fn choose(held: &Held) -> Result<Choice, NoQuorum> {
 fn choose_by(held: &Held, quorum: usize) -> Result<Choice, NoQuorum> {
     newest(possible_ones(held, quorum)).ok_or(NoQuorum {
         present: those(held, |_| true),
+        force_helps: forked_by_force(held, quorum).is_some_and(|by| by.unless_begun.is_none()),
     })
 }
 
@@ -187,6 +195,7 @@ fn possible(held: &Held, epoch: &Epoch, quorum: usize) -> Option<Choice> {
         behind,
         incarnation: incarnations.max().unwrap_or_default(),
         is_forked: false,
+        unless_begun: None,
     })
 }
 
@@ -221,6 +230,42 @@ fn forked(held: &Held) -> Option<Choice> {
             behind: in_sync.minus(holders),
             incarnation,
             is_forked: true,
+            unless_begun: None,
+        })
+    }))
+}
+
+/// Returns the choice by force where members hold epochs that exclude each other, children of one,
+/// and [`forked`] does not decide: an assembly, which may have been by force, was cut off when it
+/// had told some of them, as a slot of another one hid what that one shows now. Nothing relies on
+/// an epoch that one was not told which it calls in sync. What that one shows instead calls the
+/// same ones in sync, so these have all that relies on it; or it was to be given up, as it is older
+/// by more than all that force leaves out; or nothing was written in it. Else its members have gone
+/// on since then.
+fn forked_by_force(held: &Held, quorum: usize) -> Option<Choice> {
+    let present = those(held, |_| true);
+    let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
+    let incarnation = incarnations.max().unwrap_or_default();
+    newest(held.map(|epoch| {
+        let epoch = epoch?;
+        let in_sync = present.minus(epoch.failed);
+        let is_sibling = |other: &Epoch| *other != epoch && other.parent == epoch.parent;
+        let is_harmless = |other: &Epoch| {
+            let is_older = other.incarnation.saturating_add(GIVEN_UP_MAX) < epoch.incarnation;
+            is_older || in_sync.is_within(other.in_sync())
+        };
+        let holders = those(held, |other| *other == epoch).and(in_sync);
+        let behind = those(held, |other| other.id == epoch.parent || is_sibling(other));
+        let doubtful = those(held, |other| is_sibling(other) && !is_harmless(other)).and(in_sync);
+        let mut doubtful = doubtful.iter().filter_map(|member| *held.get(member)?);
+        let is_possible = in_sync.count() >= quorum && holders.or(behind.and(in_sync)) == in_sync;
+        is_possible.then_some(Choice {
+            epoch,
+            in_sync,
+            behind: in_sync.minus(holders),
+            incarnation,
+            is_forked: true,
+            unless_begun: doubtful.next().map(|other| other.incarnation),
         })
     }))
 }
@@ -244,7 +289,7 @@ fn newest(choices: [Option<Choice>; MEMBERS]) -> Option<Choice> {
 /// # Errors
 ///
 /// Returns that there is none.
-pub(crate) fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<Choice, NoQuorum> {
+fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<Choice, NoQuorum> {
     let chosen = choose_by(held, quorum);
     let Some(member) = one(hiding) else {
         let fork = forked(held).filter(|_| hiding.is_empty());
@@ -265,6 +310,24 @@ pub(crate) fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<C
             choose_by(&others, quorum).map_err(|_| why)
         }
     }
+}
+
+/// Chooses an epoch as [`choose_of`] does; by force also one that members were not told.
+///
+/// # Errors
+///
+/// Returns that there is none.
+pub(crate) fn choose_by_force(
+    held: &Held,
+    hiding: Members,
+    (quorum, is_forced): (usize, bool),
+) -> Result<Choice, NoQuorum> {
+    let chosen = choose_of(held, hiding, quorum);
+    chosen.or_else(|why| {
+        forked_by_force(held, quorum)
+            .filter(|_| is_forced)
+            .ok_or(why)
+    })
 }
 
 /// Returns the member that alone hides something.
@@ -315,7 +378,9 @@ fn told(held: &Held, member: usize, quorum: usize) -> [Option<Choice>; MEMBERS] 
     held.map(|epoch| {
         let (epoch, shown) = (epoch?, shown?);
         let is_later = epoch.incarnation > shown.incarnation;
-        if !epoch.in_sync().contains(member) || !is_later || epoch.parent == shown.id {
+        // Who shows another child of its parent held that before, and went on.
+        let is_known = epoch.parent == shown.id || epoch.parent == shown.parent;
+        if !epoch.in_sync().contains(member) || !is_later || is_known {
             return None;
         }
         let mut hidden = *held;

@@ -25,7 +25,7 @@ use super::{
     cursor::Cursor,
     devices::Devices,
     epoch::{
-        choose_of,
+        choose_by_force,
         Choice,
         Epoch,
         Held,
@@ -114,15 +114,18 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         let with = (present, is_forced);
         let hidden = slots::superblocks(devices, with, &mut superblocks, crc)?;
         let mut all = superblocks.iter().flatten();
-        let none = Fault::NoQuorum(NoQuorum { present });
+        let none = Fault::NoQuorum(NoQuorum {
+            present,
+            force_helps: false,
+        });
         let first = *all.next().ok_or(none)?;
         if let Some(other) = all.find(|other| !first.is_of_same_array(other)) {
             return Err(Fault::OtherArray(other.member));
         }
         let counts = |s: &Superblock| !hidden.replaced.contains(s.member);
         let held: Held = superblocks.map(|s| s.filter(counts).map(|s| s.epoch));
-        let quorum = first.layout.members_needed();
-        let choice = choose_of(&held, hidden.hiding, quorum).map_err(Fault::NoQuorum)?;
+        let with = (first.layout.members_needed(), is_forced);
+        let choice = choose_by_force(&held, hidden.hiding, with).map_err(Fault::NoQuorum)?;
         for superblock in superblocks.iter().flatten() {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
@@ -235,6 +238,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         table: &mut T,
         mut assign: impl FnMut(&mut T, (&Head, usize), &[u8]) -> Result<(), record::Malformed>,
     ) -> Result<(), Fault<D::Error>> {
+        self.check_not_begun()?;
         let (mut cursor, mut opened) = self.walk_once(table, &mut assign)?;
         for _ in 0..MEMBERS {
             let Some(lived) = self.chain.lived.take() else {

@@ -191,8 +191,16 @@ fn children_that_exclude_each_other_do_not_count() {
     assert_eq!(result, Ok((ALL, log.durable() + 1)));
     // The one that is missing may know more.
     let present = members(0b011);
-    let refused = assemble(&mut forked, present, 9).map(|_| ());
-    assert_eq!(refused, Err(Fault::NoQuorum(NoQuorum { present })));
+    let refused = assemble(&mut forked.clone(), present, 9).map(|_| ());
+    let force_helps = true;
+    let why = NoQuorum {
+        present,
+        force_helps,
+    };
+    assert_eq!(refused, Err(Fault::NoQuorum(why)));
+    // By force the two are taken, which both epochs call in sync.
+    let forced = found(assemble_by_force(&mut forked, present, 9));
+    assert_eq!(forced, Ok((present, log.durable() + 1)));
     // A member that returns is told its parent, and is not in sync by it.
     let (mut log, _) = assemble(&mut ram, members(0b110), 10).unwrap();
     write(&mut ram, &mut log, 1);

@@ -63,13 +63,19 @@ fn one_is_refused_and_so_is_a_stale_one_beside_it() {
     let present = members(0b001);
     assert_eq!(
         choose(&[Some(FIRST), None, None]),
-        Err(NoQuorum { present })
+        Err(NoQuorum {
+            present,
+            force_helps: false
+        })
     );
     let epoch = FIRST.without(2, members(0b100));
     let present = members(0b101);
     assert_eq!(
         choose(&[Some(epoch), None, Some(epoch)]),
-        Err(NoQuorum { present })
+        Err(NoQuorum {
+            present,
+            force_helps: false
+        })
     );
 }
 
@@ -182,7 +188,13 @@ fn who_cannot_be_read_while_an_epoch_is_told_has_its_parent() {
     ram.bytes[1][8] ^= 1;
     let refused = assemble(&mut ram, Members::ALL, 8).map(|_| ());
     let present = Members::ALL;
-    assert_eq!(refused, Err(Fault::NoQuorum(NoQuorum { present })));
+    assert_eq!(
+        refused,
+        Err(Fault::NoQuorum(NoQuorum {
+            present,
+            force_helps: false
+        }))
+    );
 }
 
 /// Two go on without the third, and flush. The power fails when the first of them is told the epoch

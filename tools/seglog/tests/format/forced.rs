@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is given up by force: once and twice.
+//! What is given up by force: once and twice, and by an assembly that is cut off.
 
 use std::ops::Range;
 
@@ -9,16 +9,23 @@ use seglog::{
         Head,
         Kind, //
     },
+    epoch::NoQuorum,
     fault::Fault,
-    layout::Place,
+    layout::{
+        Place,
+        SLOTS,
+        SLOT_BYTES, //
+    },
     log::Log,
     members::Members, //
 };
 
 use crate::{
     asked::{
+        fails,
         found,
         hide,
+        members,
         shown, //
     },
     order::{
@@ -27,6 +34,7 @@ use crate::{
         empty,
         flush,
         layout,
+        write,
         Ram, //
     },
     Crc,
@@ -132,4 +140,115 @@ fn a_head_that_lies_uses_up_no_incarnations() {
     let forced = found(assemble_by_force(&mut ram, TWO, 10));
     assert_eq!(forced, Ok((TWO, log.durable())));
     assert!(shown(&ram, 0).epoch.incarnation < 1 << 20);
+}
+
+/// Copies the slots of a member.
+fn copy_slots(from: &Ram, to: &mut Ram, member: usize) {
+    let slots = ..usize::from(SLOTS) * SLOT_BYTES as usize;
+    to.bytes[member][slots].copy_from_slice(&from.bytes[member][slots]);
+}
+
+/// Member 0 is lost; a slot of 1 is damaged, and one of 2 gives errors for a time. The assembly by
+/// force is cut off between both superblocks; then the slot of 2 can be read again.
+#[test]
+fn force_that_was_cut_off_can_be_forced_again() {
+    let two = members(0b110);
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    // The next assembly, whose slot is hidden on both.
+    let (mut log, _) = assemble(&mut ram, ALL, 7).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let whole = ram.clone();
+    hide(&mut ram, two);
+    assert!(assemble(&mut ram.clone(), two, 8).is_err());
+    let mut forced = ram.clone();
+    assemble_by_force(&mut forced, two, 8).unwrap();
+    copy_slots(&forced, &mut ram, 1);
+    copy_slots(&whole, &mut ram, 2);
+    let (present, force_helps) = (two, true);
+    let refused = assemble(&mut ram.clone(), two, 9).map(|_| ());
+    assert_eq!(
+        refused,
+        Err(Fault::NoQuorum(NoQuorum {
+            present,
+            force_helps
+        }))
+    );
+    // All that was flushed is on both.
+    let again = found(assemble_by_force(&mut ram, two, 9));
+    assert_eq!(again, Ok((two, log.durable() + 1)));
+    assert_eq!(found(assemble(&mut ram, two, 10)), again);
+}
+
+/// Member 1 has failed, and 0, which went on with 2, is lost. A slot of 2 gives errors for a time,
+/// in which an assembly by force of 1 and 2 is cut off when it has told 1.
+#[test]
+fn what_force_was_about_to_give_up_is_given_up_when_it_is_shown_again() {
+    let two = members(0b110);
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let durable = log.durable();
+    fails(&mut ram, &mut log, 1);
+    let whole = ram.clone();
+    hide(&mut ram, Members::of(2));
+    let mut forced = ram.clone();
+    assemble_by_force(&mut forced, two, 8).unwrap();
+    copy_slots(&forced, &mut ram, 1);
+    copy_slots(&whole, &mut ram, 2);
+    let mut again = ram.clone();
+    let given_up = found(assemble_by_force(&mut again, two, 9));
+    assert_eq!(given_up, Ok((two, durable + 1)));
+    assert_eq!(found(assemble(&mut again, two, 10)), given_up);
+    // With the third one nothing is.
+    let all = found(assemble(&mut ram.clone(), ALL, 9));
+    assert_eq!(all, Ok((members(0b101), log.durable() + 1)));
+}
+
+/// An assembly by force is cut off when it has told 1, and then the two others go on, from what the
+/// force began with: that is given up by no force.
+#[test]
+fn what_went_on_since_force_was_cut_off_is_not_given_up() {
+    let two = members(0b110);
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let durable = log.durable();
+    let mut forced = ram.clone();
+    // The older slot, but that is not known.
+    let at = SLOT_BYTES as usize * usize::from(1 - shown(&ram, 2).slot());
+    forced.bytes[2][at] ^= 1;
+    assemble_by_force(&mut forced, two, 8).unwrap();
+    copy_slots(&forced, &mut ram, 1);
+    let mut begun = ram.clone();
+    let (mut log, _) = assemble(&mut begun, members(0b101), 9).unwrap();
+    write(&mut begun, &mut log, 1);
+    flush(&mut log);
+    let [epoch, other] = [1, 2].map(|member| shown(&begun, member).epoch);
+    assert_eq!(epoch.parent, other.parent);
+    let (present, force_helps) = (two, false);
+    let refused = assemble_by_force(&mut begun.clone(), two, 10).map(|_| ());
+    let why = NoQuorum {
+        present,
+        force_helps,
+    };
+    assert_eq!(refused, Err(Fault::NoQuorum(why)));
+    let all = found(assemble(&mut begun.clone(), ALL, 10));
+    assert_eq!(all, Ok((members(0b101), log.durable() + 1)));
+    // So it is if they were assembled once more, in place of that, and the last slot is hidden.
+    let mut twice = ram.clone();
+    assemble(&mut twice, members(0b101), 9).unwrap();
+    assemble(&mut twice, members(0b101), 10).unwrap();
+    hide(&mut twice, Members::of(2));
+    let forced = assemble_by_force(&mut twice, two, 11).map(|_| ());
+    assert_eq!(forced, Err(Fault::NoQuorum(why)));
+    // If they were told only, and have written nothing, nothing is lost.
+    copy_slots(&begun, &mut ram, 2);
+    let forced = found(assemble_by_force(&mut ram, two, 10));
+    assert_eq!(forced, Ok((two, durable + 1)));
 }
