@@ -28,6 +28,7 @@ use zerocopy_derive::{
 
 use super::{
     batch::Head,
+    epoch::GIVEN_UP_MAX,
     layout::{
         Layout,
         AREAS,
@@ -39,7 +40,10 @@ use super::{
         Members,
         MEMBERS, //
     },
-    superblock::Start,
+    superblock::{
+        Start,
+        NUMBER_MAX, //
+    },
     ArrayTag,
     Checksum, //
 };
@@ -218,6 +222,16 @@ pub enum Step {
     Done,
 }
 
+/// The dumps that are left out, as a power of two, for each time that force may have given some up:
+/// slots may show those again, and pages in their areas have none of their numbers then.
+const DUMPS_GIVEN_UP_BITS: u32 = 32;
+
+/// Returns the least number that a dump of an incarnation has.
+fn generation_min(incarnation: u64) -> u64 {
+    let times = incarnation / GIVEN_UP_MAX;
+    times.min(NUMBER_MAX >> (DUMPS_GIVEN_UP_BITS + 1)) << DUMPS_GIVEN_UP_BITS
+}
+
 /// A dump of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dump {
@@ -229,7 +243,10 @@ impl Dump {
     /// Begins the dump after the one that `last` names. What is not acknowledged is not in the
     /// table: the log will be followed from there.
     pub fn begin(log: &Log, last: &Start) -> Self {
-        let generation = last.generation.saturating_add(1);
+        let next = last.generation.saturating_add(1);
+        // In the area whose turn it is.
+        let least = generation_min(log.cursor().incarnation);
+        let generation = next.max(least.saturating_add(next % u64::from(AREAS)));
         Self {
             start: Start {
                 generation,

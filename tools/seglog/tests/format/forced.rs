@@ -9,6 +9,7 @@ use seglog::{
         Head,
         Kind, //
     },
+    cursor::Cursor,
     epoch::NoQuorum,
     fault::Fault,
     layout::{
@@ -17,7 +18,9 @@ use seglog::{
         SLOT_BYTES, //
     },
     log::Log,
-    members::Members, //
+    members::Members,
+    superblock::Start,
+    table::Dump, //
 };
 
 use crate::{
@@ -140,6 +143,38 @@ fn a_head_that_lies_uses_up_no_incarnations() {
     let forced = found(assemble_by_force(&mut ram, TWO, 10));
     assert_eq!(forced, Ok((TWO, log.durable())));
     assert!(shown(&ram, 0).epoch.incarnation < 1 << 20);
+}
+
+/// A dump that was given up may be named by a slot that can be read again, when another one has
+/// begun to write its pages in the same area: no two have one number.
+#[test]
+fn a_dump_behind_what_was_given_up_has_a_number_of_its_own() {
+    let mut ram = Ram::new();
+    let (usual, _) = assemble(&mut ram, ALL, 6).unwrap();
+    hide(&mut ram, Members::of(0));
+    let (once, _) = assemble_by_force(&mut ram, TWO, 7).unwrap();
+    let (_, twice) = forced_twice(5, &[]);
+    for generation in [0, 1, 2, 70_000] {
+        let start = Start {
+            generation,
+            area: (generation % 2) as u8,
+            cursor: Cursor::first(),
+        };
+        let dumps = [&usual, &once, &twice].map(|log| Dump::begin(log, &start));
+        let numbers = dumps.each_ref().map(Dump::generation);
+        assert_eq!(numbers[0], generation + 1);
+        assert!(
+            numbers.is_sorted_by(|one, other| one < other),
+            "{numbers:?}"
+        );
+        assert_eq!(dumps.map(|dump| dump.area()), [1 - start.area; 3]);
+        // Then they are counted.
+        let next = Dump::begin(&once, &Dump::begin(&once, &start).start());
+        assert_eq!(
+            (next.generation(), next.area()),
+            (numbers[1] + 1, start.area)
+        );
+    }
 }
 
 /// Copies the slots of a member.
