@@ -316,7 +316,7 @@ pub(crate) struct Assembled {
     pub(crate) table: Words,
     pub(crate) versions: Versions,
     pub(crate) segments: Segments<Vec<Segment>>,
-    /// Assembled by force only, as a slot is torn.
+    /// Assembled by force.
     pub(crate) is_forced: bool,
     /// What cannot be read still, and what was read.
     pub(crate) errors: Errors,
@@ -400,14 +400,30 @@ pub(crate) fn assemble_with_errors(
     assemble_with(shape, (disks, present), (Mistake::None, false, errors)).0
 }
 
-/// Assembles an array, with errors and with a mistake.
+/// Assembles an array, with errors and with a mistake. By force if a slot is torn, and all can be
+/// read.
 pub(crate) fn assemble_with(
+    shape: &Shape,
+    of: (&Disks, Members),
+    with: (Mistake, bool, Errors),
+) -> (Result<Assembled, Fault<Unreadable>>, Vec<Disks>) {
+    let is_readable = with.2.bad.is_empty();
+    let mut attempt = assemble_by(shape, of, with.clone(), false);
+    // What a power failure has torn was not relied on.
+    if is_readable && matches!(attempt.0, Err(Fault::Unsure(_))) {
+        attempt = assemble_by(shape, of, with, true);
+    }
+    attempt
+}
+
+/// Assembles an array, by force or not.
+pub(crate) fn assemble_by(
     shape: &Shape,
     (disks, present): (&Disks, Members),
     (mistake, with_states, errors): (Mistake, bool, Errors),
+    is_forced: bool,
 ) -> (Result<Assembled, Fault<Unreadable>>, Vec<Disks>) {
     let phase = Cell::new(Phase::Commit);
-    let is_readable = errors.bad.is_empty();
     let mut recorder = Recorder {
         shape,
         disks: disks.clone(),
@@ -421,12 +437,7 @@ pub(crate) fn assemble_with(
     recorder.mistake();
     let id = hash_of(&(disks, present.bits()));
     let mut table = Words::new(&shape.layout);
-    let mut result = run(&mut recorder, false, id, &mut table);
-    // What a power failure has torn was not relied on.
-    let is_forced = is_readable && matches!(result, Err(Fault::Unsure(_)));
-    if is_forced {
-        result = run(&mut recorder, true, id, &mut table);
-    }
+    let result = run(&mut recorder, is_forced, id, &mut table);
     let states = recorder.states.take().unwrap_or_default();
     let result = result.map(|(opened, segments)| {
         let live = opened.log.live();

@@ -21,6 +21,7 @@
 mod assembly;
 mod disk;
 mod errors;
+mod forced;
 mod history;
 mod random;
 mod scenarios;

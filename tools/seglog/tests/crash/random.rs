@@ -149,13 +149,58 @@ pub(crate) fn live_checked(
     live_by(seed, (mistake, 0), formatted, check)
 }
 
+/// The way in which the array of a life is assembled.
+pub(crate) trait Opening {
+    /// Assembles the array, also after some assemblies that are cut off; `None` ends the life.
+    fn open(
+        &mut self,
+        random: &mut Random,
+        shape: &Shape,
+        disks: &mut Disks,
+        of: (&History, usize),
+    ) -> Result<Option<World>, String>;
+
+    /// Sees what an event has led to.
+    fn see(&mut self, _: &World) {}
+}
+
+/// Assembles with all, or with two of them; up to so many places give errors.
+struct Usual<F> {
+    mistake: Mistake,
+    bad: usize,
+    check: F,
+}
+
+impl<F: FnMut(&Shape, &Disks, &History) -> Result<(), String>> Opening for Usual<F> {
+    fn open(
+        &mut self,
+        random: &mut Random,
+        shape: &Shape,
+        disks: &mut Disks,
+        (history, depth): (&History, usize),
+    ) -> Result<Option<World>, String> {
+        (self.check)(shape, disks, history)?;
+        let with = (history, depth, (self.mistake, self.bad));
+        open(random, shape, disks, with, &mut self.check)
+    }
+}
+
 fn live_by(
     seed: u64,
     (mistake, bad): (Mistake, usize),
     formatted: Disks,
-    mut check: impl FnMut(&Shape, &Disks, &History) -> Result<(), String>,
+    check: impl FnMut(&Shape, &Disks, &History) -> Result<(), String>,
 ) -> Result<(), String> {
-    let mut random = Random::new(seed);
+    let mut usual = Usual {
+        mistake,
+        bad,
+        check,
+    };
+    live_opening(seed, mistake, formatted, &mut usual)
+}
+
+/// Returns the setting of a life.
+fn setting_of(seed: u64, random: &mut Random) -> Setting {
     let mut setting = Setting::new(&[]);
     setting.layout = layout_of(seed);
     let flushes = random.below(2) == 0;
@@ -173,6 +218,18 @@ fn live_by(
     setting.frees = true;
     setting.reads = random.below(2) == 0;
     setting.torn = random.below(2) == 0;
+    setting
+}
+
+/// Lives one life, whose array is assembled in one way.
+pub(crate) fn live_opening(
+    seed: u64,
+    mistake: Mistake,
+    formatted: Disks,
+    opening: &mut impl Opening,
+) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let setting = setting_of(seed, &mut random);
     let shape = Shape {
         layout: setting.layout,
         torn: setting.torn,
@@ -180,9 +237,7 @@ fn live_by(
     let mut disks = formatted;
     let mut history = History::new(0, [0; BLOCKS]);
     for depth in 0..MOUNTS {
-        check(&shape, &disks, &history)?;
-        let with = (&history, depth, (mistake, bad));
-        let opened = open(&mut random, &shape, &mut disks, with, &mut check)?;
+        let opened = opening.open(&mut random, &shape, &mut disks, (&history, depth))?;
         let Some(mut world) = opened else {
             return Ok(());
         };
@@ -203,6 +258,7 @@ fn live_by(
             }
             if let Some(next) = world.after((&setting, &shape), depth, event, mistake) {
                 world = next;
+                opening.see(&world);
                 read(&shape, &world, mistake)?;
             }
         }

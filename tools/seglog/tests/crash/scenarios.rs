@@ -22,6 +22,10 @@ use crate::{
         Shape, //
     },
     errors::Figures,
+    forced::{
+        live_by_force,
+        Counts, //
+    },
     random::{
         layout_of,
         live,
@@ -158,6 +162,32 @@ fn what_can_be_read_again_is_found() {
         assert_eq!(live_with_errors(seed, bad, disks), Ok(()), "seed {seed}");
     }
     println!("{count} lives in {:.1} s", began.elapsed().as_secs_f32());
+}
+
+/// Slots and places are damaged, or give errors for a time; what is refused is assembled by force.
+#[test]
+fn what_is_given_up_by_force_is_what_was_there_before() {
+    let began = Instant::now();
+    let first = env::var("SEGLOG_FIRST").map_or(0, |n| n.parse().unwrap());
+    let count = env::var("SEGLOG_LIVES").map_or(500, |count| count.parse().unwrap());
+    let bad = env::var("SEGLOG_BAD").map_or(4, |bad| bad.parse().unwrap());
+    let mut counts = Counts::default();
+    for seed in first..first + count {
+        let disks = formatted(layout_of(seed));
+        let lived = live_by_force(seed, bad, disks, &mut counts);
+        assert_eq!(lived, Ok(()), "seed {seed}");
+    }
+    println!("{counts:?} in {:.1} s", began.elapsed().as_secs_f32());
+    assert!(counts.assembled > counts.forced && counts.forced > counts.again);
+}
+
+/// One life in 10,000 showed that pages of a dump which was given up were taken for those of
+/// another one.
+#[test]
+fn what_force_has_shown_does_not_come_back() {
+    let disks = formatted(layout_of(4_299));
+    let lived = live_by_force(4_299, 4, disks, &mut Counts::default());
+    assert_eq!(lived, Ok(()));
 }
 
 /// Lives with up to three places at a time that showed something once in 30,000: what an assembly
