@@ -17,12 +17,6 @@ _NO_FIRST_WORD = re.compile(
     r"(What|Which|Who|Whom|Whose|Where|When|Why|How|It|They|This|That|These|Those|There|Something|Anything|Everything"
     r"|As|At|By|For|From|In|Of|On|To|With|Without|If|While|Until|Because|So|Not|Being|Must|Can|Could|May)(?![-\w])",
     re.I)
-# Folders whose documentation comments all begin so; a help text is one, which its program prints. Not yet in the list:
-# the programs and tests of tools/ that have no name here.
-FIRST_WORD_FOLDERS = ("block", "chunk4k", "common", "gfarm_ra", "kernel_ext", "net", "rdma", "rioc", "rnbd", "rnbd_ec",
-                      "rtrs", "samples", "seglog", "selftest", "test_device", "tools/chunk4kfsck", "tools/fuzz",
-                      "tools/gga-halfblock", "tools/history", "tools/loom", "tools/mount", "tools/pi-sidecar",
-                      "tools/proto", "tools/replay", "tools/rnbd-ec", "tools/sim", "tools/sim-cache", "verbs_provider")
 _DOCUMENTATION = re.compile(r" *(///(?!/)|//!)")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Documentation")
 _QUOTED = re.compile(r"`[^`]*`")
@@ -84,9 +78,9 @@ def _first_lines(lines: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def first_word(sources: list[Source]) -> list[str]:
-    """A documentation comment begins with what the item does or is: a verb in the third person, or a noun."""
-    return [f"{source.path}:{number}: '{word[0]}'" for source in sources
-            if source.path.suffix == ".rs" and any(source.path.is_relative_to(f) for f in FIRST_WORD_FOLDERS)
+    """A documentation comment begins with what the item does or is: a verb in the third person, or a noun. A help text
+    is one, which its program prints."""
+    return [f"{source.path}:{number}: '{word[0]}'" for source in sources if source.path.suffix == ".rs"
             for number, text in _first_lines(source.lines) if (word := _NO_FIRST_WORD.match(text))]
 
 

@@ -23,7 +23,7 @@ fn few_writes_wait_for_more_and_a_full_batch_does_not() {
     assert!(is_due(usize::MAX, usize::MAX, FULL));
 }
 
-/// With `depth` writers that write again at once, batches of about half of them take turns.
+/// Batches of about half of `depth` writers take turns, if these write again at once.
 #[test]
 fn many_writers_share_batches() {
     for depth in [2_usize, 3, 8, 32, 64] {

@@ -91,8 +91,8 @@ fn members_fail_and_return_and_nothing_is_lost() {
     });
 }
 
-/// Those of one member keep nothing from being read, nor the array from being assembled, while the
-/// two others are in sync.
+/// Bad sectors of one member keep nothing from being read, nor the array from being assembled,
+/// while the two others are in sync.
 #[test]
 fn bad_sectors_of_one_member_are_survived() {
     for seed in seeds().take(10) {
@@ -107,8 +107,8 @@ fn bad_sectors_of_one_member_are_survived() {
     }
 }
 
-/// With one of the others missing, and where two have bad sectors, it is told what cannot be read,
-/// and nothing else is read instead.
+/// Reads are told what cannot be read with one of the others missing, and where two have bad
+/// sectors, and nothing else is read instead.
 #[test]
 fn bad_sectors_beside_a_member_that_fails_are_told() {
     for spoilt in [1, 2] {
@@ -353,7 +353,8 @@ fn damage_of_the_superblock_that_knows_of_a_failure_is_told() {
     damaged(End::DegradedLately, Extent::One);
 }
 
-/// With all three members, two of which have lost what the third one, which is stale, never knew.
+/// All three members are there, two of which have lost what the third one, which is stale, never
+/// knew.
 #[test]
 fn damage_of_two_newer_superblocks_is_told() {
     let refused = [Newest::Failure, Newest::Assembly].map(|newest| {
@@ -375,7 +376,7 @@ fn damage_many_segments_before_the_end_of_the_log_is_told() {
     assert!(damaged(End::CrashedLater, Extent::One).cut > 0);
 }
 
-/// Without the CRC of a superblock, or of a head, other bits mean something else.
+/// Bits of a superblock, or of a head, mean something else where its CRC is not checked.
 #[test]
 fn a_bit_of_a_superblock_or_of_a_head_is_mended_or_told() {
     for end in [End::Crashed, End::Lone] {

@@ -29,11 +29,11 @@ pub(crate) enum Damage {
     Bit,
     /// One bit of its first bytes is.
     BitOfHead,
-    /// This bit of it is.
+    /// The bit at this place is.
     Flip(usize),
-    /// It is zeroes.
+    /// Zeroes.
     Zeroes,
-    /// It is anything.
+    /// Any bytes.
     Garbage,
     /// Gives an error to who reads it, until it is written again.
     Unreadable,

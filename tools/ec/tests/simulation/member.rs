@@ -40,7 +40,7 @@ pub(crate) struct Member {
     cache: BTreeMap<u64, (u64, Vec<u8>)>,
     writes: u64,
     pub(crate) in_flight: Vec<InFlight>,
-    /// It answers with errors.
+    /// Whether it answers with errors.
     pub(crate) is_dead: bool,
     /// Sectors that cannot be read until they are written again.
     bad: BTreeSet<u64>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold for any bytes at all. Run for a moment by `fuzz.rs`, whose bytes are nearly
+//! Rules that must hold for any bytes at all. Run for a moment by `fuzz.rs`, whose bytes are nearly
 //! right, and for as long as one likes by `tools/fuzz`, which includes this file.
 
 use rioc::proto::{

@@ -33,7 +33,7 @@ fn client(name: u64) -> Client<Vec<Lane>> {
     Client::new((0, [7, name], name), lanes, LIMITS)
 }
 
-/// What is forgotten of a client makes room for another one, which has more lanes.
+/// Forgotten clients make room for another one, which has more lanes.
 #[test]
 fn a_client_that_is_gone_makes_room() {
     let mut rig = on_log(CLIENTS * usize::from(LANES) + 16);
@@ -105,7 +105,7 @@ fn a_client_that_was_forgotten_has_another_incarnation() {
     assert_eq!(rig.clients[0].incarnation(), second);
 }
 
-/// Of a client that has changed nothing a log keeps nothing: the number of its incarnation may have
+/// Logs keep nothing of a client that has changed nothing: the number of its incarnation may have
 /// the place in the order of one of another life, and is another one.
 #[test]
 fn incarnations_of_lives_without_operations_differ() {

@@ -200,7 +200,7 @@ impl Backed {
         self.job = Some(Job(leaving, done + 1));
     }
 
-    /// What is called clean is in the file as it was synced.
+    /// Checks that what is called clean is in the file as it was synced.
     fn check_clean(&mut self, object: ObjectId) {
         let slots = self.world.index.slots();
         for slot in 0..slots.count() {

@@ -51,7 +51,7 @@ impl Known {
     }
 }
 
-/// What happens.
+/// Events of a table of claims.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// Client, whether it names a lease, what it uses, and what it reads besides.
@@ -66,7 +66,7 @@ enum Event {
 #[derive(Clone)]
 struct World {
     table: Table,
-    /// In the order of their arrival.
+    /// Claims in the order of their arrival.
     all: Vec<Known>,
     tags: u32,
     slots: usize,
@@ -255,7 +255,7 @@ impl World {
         self.check();
     }
 
-    /// Of two claims that have begun and exclude each other there is never more than one.
+    /// Checks that of two claims that exclude each other never both have begun.
     fn check(&self) {
         for (at, claim) in self.all.iter().enumerate() {
             assert_eq!(claim.has_begun, !self.must_wait(at));
@@ -277,7 +277,7 @@ impl World {
         assert_eq!(slots.count(), self.used_slots());
     }
 
-    /// Everything ends, so nothing waits for ever.
+    /// Ends everything: nothing waits for ever.
     fn finish(mut self) {
         while let Some(at) = self.all.iter().position(|claim| claim.has_begun) {
             self.end(at, true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client may have, and what it sends again.
+//! Limits of a client, and what it sends again.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ use rioc::proto::{
 use crate::world::id;
 
 proptest! {
-    /// At no time a client has more than its limits, and what it has is what has not ended.
+    /// Clients never have more than their limits, and what they have is what has not ended.
     #[test]
     fn a_client_has_no_more_than_its_limits(
         steps in prop::collection::vec((0..4u8, 0..100u64), 1..200),
@@ -157,7 +157,7 @@ fn a_ticket_is_a_lane_and_a_number() {
     assert_eq!(none.begin(Ticket::new(2, 1).unwrap()), Found::NoLane);
 }
 
-/// What some clients have by their limits leaves the others what they may have.
+/// Clients that have what they may by their limits leave the others what these may have.
 #[test]
 fn claims_are_enough_for_all_clients() {
     let limits = Limits {

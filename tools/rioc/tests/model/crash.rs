@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// In every third life they are too few.
+/// Slots of each life: in every third one they are too few.
 const SLOTS: [usize; 3] = [140, 140, 40];
 
 /// Returns a request, at one of so many blocks.
@@ -123,7 +123,7 @@ fn what_was_answered_is_there_after_every_crash_of_a_cache() {
     live_all(150, true);
 }
 
-/// What the newer slot of the superblock knew is not given up without a word.
+/// Knowledge of the newer slot of the superblock is not given up without a word.
 #[test]
 fn a_damaged_slot_of_the_superblock_is_told() {
     let (mut told, mut harmless) = (0, 0);
@@ -144,7 +144,7 @@ fn a_damaged_slot_of_the_superblock_is_told() {
     assert!(told > 0 && harmless > 0);
 }
 
-/// What a device does wrong is found by these lives.
+/// Mistakes of a device are found by these lives.
 #[test]
 fn mistakes_are_found() {
     let before = std::panic::take_hook();

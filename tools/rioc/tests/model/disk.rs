@@ -22,7 +22,7 @@ struct Write {
     io: Io,
     at: usize,
     bytes: Vec<u8>,
-    /// It is durable when it has ended.
+    /// Whether it is durable when it has ended.
     fua: bool,
     /// The place in the order of ends.
     number: u64,
@@ -31,7 +31,7 @@ struct Write {
 #[derive(Clone)]
 pub(crate) struct Disk {
     durable: Vec<u8>,
-    /// What has ended and is not flushed, in its order.
+    /// Writes that have ended and are not flushed, in their order.
     cache: Vec<Write>,
     flying: Vec<Write>,
     /// Flushes, each with the number of the last write that it makes durable.

@@ -173,7 +173,7 @@ fn a_copy_of_too_many_ranges_is_refused_and_a_snapshot_is_not() {
     assert_eq!(index.stat(id(2)).unwrap().blocks, ranges);
 }
 
-/// What ranges do not have is left behind when an extent is moved, unless very many have it.
+/// Blocks that no range has are left behind when an extent is moved, unless very many have it.
 #[test]
 fn an_extent_is_moved_without_what_is_not_used() {
     let (mut index, mut store) = (index(1000), Store::default());

@@ -182,8 +182,8 @@ fn send_some(rig: &mut Rig<Ram<Heap>>, client: usize) {
     let _ = rig.send(request);
 }
 
-/// Everything that has arrived is answered in the end, whatever clients ask for, and nothing is
-/// left of it in their accounts.
+/// Requests that have arrived are answered in the end, whatever clients ask for, and nothing is
+/// left of them in their accounts.
 #[test]
 fn all_that_has_arrived_is_answered() {
     for seed in 0..300u64 {

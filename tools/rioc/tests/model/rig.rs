@@ -112,7 +112,7 @@ impl StoreMemory for Tables {
     type Claims = Vec<Claim>;
 }
 
-/// What the device does wrong.
+/// Mistakes of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -135,7 +135,7 @@ struct Running {
     op: Op,
     state: State,
     blocks: Box<[Block; OLD_MAX]>,
-    /// It was carried out on the arrays already, in this batch.
+    /// Batch in which it was carried out on the arrays already.
     applied: Option<u64>,
 }
 
@@ -157,7 +157,7 @@ pub(crate) trait Readable: Medium {
     }
 }
 
-/// What came of a life.
+/// Result of a life.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) done: u64,

@@ -58,7 +58,7 @@ const EAGAIN: u16 = 11;
 pub(crate) struct Heap {
     pages: BTreeMap<(u64, u8), (u32, Block)>,
     next: u64,
-    /// There are no more pages.
+    /// Whether there are no more pages.
     is_full: bool,
 }
 
@@ -237,7 +237,7 @@ fn memory_that_is_full_takes_what_was_deleted() {
     rig.check();
 }
 
-/// With `evict=objects` those go that were not used lately, and none that a client uses.
+/// Objects go with `evict=objects` that were not used lately, and none that a client uses.
 #[test]
 fn objects_that_are_not_used_make_room() {
     let mut rig = in_memory(200, 10, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a copy shares, and what it has to store anew.
+//! Blocks that a copy shares, and those that it has to store anew.
 
 use rioc::proto::{
     index::Index,

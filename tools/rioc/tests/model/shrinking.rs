@@ -50,8 +50,8 @@ fn cut_and_crash() -> Rig<rioc::proto::log::Logged<crate::assembly::Heap>> {
     rig
 }
 
-/// What must become longer waits until a step of the server has removed the rest: it does not keep
-/// the server from that.
+/// Files that must become longer wait until a step of the server has removed the rest: they do not
+/// keep the server from that.
 #[test]
 fn a_write_behind_the_end_of_a_cut_object_ends() {
     let mut rig = cut_and_crash();

@@ -95,7 +95,7 @@ fn every_sequence_of_three_operations_is_as_on_bytes() {
     assert!(count > 50_000);
 }
 
-/// What is refused for lack of a slot has changed nothing.
+/// Operations that are refused for lack of a slot have changed nothing.
 #[test]
 fn every_sequence_of_two_operations_is_as_a_whole_or_not_at_all() {
     let operations = operations();

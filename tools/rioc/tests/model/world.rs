@@ -72,7 +72,7 @@ pub(crate) struct World<S = Store> {
     pub(crate) index: Memory,
     pub(crate) store: S,
     pub(crate) objects: Objects,
-    /// What a log has kept.
+    /// Entries that a log has kept.
     table: Vec<Entry>,
     /// The number of the operation, which what it writes is made of.
     step: u64,

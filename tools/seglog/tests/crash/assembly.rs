@@ -100,7 +100,7 @@ pub(crate) fn hash_of(value: &impl Hash) -> u64 {
     hasher.finish() | 1
 }
 
-/// What recovery does.
+/// Steps of a recovery.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Commit,
@@ -113,7 +113,7 @@ struct Recorder<'a> {
     disks: Disks,
     mistake: Mistake,
     phase: &'a Cell<Phase>,
-    /// What the superblocks say, where a mistake changes that.
+    /// Superblocks as a mistake changes them.
     superblocks: [Option<Superblock>; MEMBERS],
     states: Option<Vec<Disks>>,
     present: Members,
@@ -123,9 +123,9 @@ struct Recorder<'a> {
 /// Places that cannot be read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Errors {
-    /// Those of members, until they are written again.
+    /// Places of members, until they are written again.
     pub(crate) bad: BTreeSet<(usize, usize)>,
-    /// Those that were read.
+    /// Places that were read.
     pub(crate) seen: BTreeSet<(usize, usize)>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Errors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable;
 
-/// Where a mistake puts what is written at a byte.
+/// Returns where a mistake puts what is written at a byte.
 fn place(shape: &Shape, at: u64, mistake: Mistake) -> u64 {
     let second = shape.layout.page(1, 0);
     match mistake {
@@ -309,7 +309,7 @@ pub(crate) fn read_all(
     Ok(versions)
 }
 
-/// What came of an assembly.
+/// Result of an assembly.
 pub(crate) struct Assembled {
     pub(crate) opened: Opened,
     pub(crate) disks: Disks,
@@ -318,11 +318,11 @@ pub(crate) struct Assembled {
     pub(crate) segments: Segments<Vec<Segment>>,
     /// Assembled by force.
     pub(crate) is_forced: bool,
-    /// What cannot be read still, and what was read.
+    /// Places that cannot be read still, and those that were read.
     pub(crate) errors: Errors,
 }
 
-/// Which epoch a mistake takes, of those that are held.
+/// Returns the epoch that a mistake takes, of those that are held.
 fn highest(superblocks: &[Option<Superblock>; MEMBERS]) -> Option<Epoch> {
     let held = superblocks.iter().flatten();
     let present: Members = held.clone().map(|s| s.member).collect();

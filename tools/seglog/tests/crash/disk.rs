@@ -122,14 +122,14 @@ impl Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     InFlight,
-    /// It has ended: reads see it.
+    /// Ended: reads see it.
     Done,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Write {
     place: u16,
-    /// Of both parts.
+    /// Contents of both parts.
     contents: [Content; 2],
     io: u32,
     state: State,
@@ -141,7 +141,7 @@ struct Write {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Disk {
     medium: Vec<Content>,
-    /// What may not be durable.
+    /// Writes that may not be durable.
     writes: Vec<Write>,
 }
 
@@ -209,7 +209,7 @@ impl Disk {
         self.medium[usize::from(slot) * 2] = number_of(&half);
     }
 
-    /// What was on its way when the member failed has arrived.
+    /// Ends all that was on its way when the member failed: it has arrived.
     pub(crate) fn arrive(&mut self) {
         for write in &mut self.writes {
             write.state = State::Done;
@@ -233,8 +233,8 @@ impl Disk {
         }
     }
 
-    /// For each run of parts that may have one of several contents after a crash: the first part,
-    /// and all contents.
+    /// Returns, for each run of parts that may have one of several contents after a crash, the
+    /// first part, and all contents.
     fn choices(&self, torn: bool) -> Vec<(usize, Vec<Vec<Content>>)> {
         let mut choices: Vec<(usize, Vec<Vec<Content>>)> = Vec::new();
         for write in &self.writes {
@@ -255,7 +255,7 @@ impl Disk {
         choices
     }
 
-    /// What a crash leaves if `pick` chooses among so many contents.
+    /// Returns what a crash leaves if `pick` chooses among so many contents.
     pub(crate) fn crashed(&self, torn: bool, pick: &mut impl FnMut(usize) -> usize) -> Self {
         let mut medium = self.medium.clone();
         for (part, contents) in self.choices(torn) {

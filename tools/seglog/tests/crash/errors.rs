@@ -27,10 +27,10 @@ use crate::{
 /// Counts of the arrays of which some places could not be read, by how they fared.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    /// Those of which one member could not be read at one place.
+    /// Arrays of which one member could not be read at one place.
     pub(crate) assembled: usize,
     pub(crate) refused: usize,
-    /// Those of which two could not be, of one batch or of one page.
+    /// Arrays of which two could not be, of one batch or of one page.
     pub(crate) assembled_of_two: usize,
     pub(crate) refused_of_two: usize,
 }

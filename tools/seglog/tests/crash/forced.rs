@@ -40,15 +40,15 @@ use crate::{
 /// Counts of the arrays, by how they fared.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Those that were assembled, and those that were by force.
+    /// Arrays that were assembled, and those that were by force.
     pub(crate) assembled: usize,
     pub(crate) forced: usize,
-    /// Those that were assembled by force again, after that was cut off.
+    /// Arrays that were to be assembled by force again, after that was cut off.
     pub(crate) again: usize,
-    /// Those that were refused, though force was to help or not.
+    /// Arrays that were refused, and those that were by force, too, which was to help.
     pub(crate) refused: usize,
     pub(crate) refused_by_force: usize,
-    /// Those of which blocks were gone with what was given up.
+    /// Arrays of which blocks were gone with what was given up.
     pub(crate) lost: usize,
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn live_by_force(
     live_opening(seed, Mistake::None, formatted, &mut life)
 }
 
-/// What came of an assembly that was by force or not, and the states in which it may be cut off.
+/// Result of an assembly, by force or not, and the states in which it may be cut off.
 struct Attempt {
     assembled: Assembled,
     states: Vec<Disks>,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an array may have after a crash.
+//! Contents that an array may have after a crash.
 
 use crate::setting::Versions;
 
-/// What blocks may have after a crash: the state of the last batch that was flushed, and of each
-/// batch after it.
+/// Contents that blocks may have after a crash: the state of the last batch that was flushed, and
+/// of each batch after it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct History {
     /// The number of the first state's batch.

@@ -36,7 +36,8 @@ enum Mistake {
     None,
     /// A batch is acknowledged when one member has it.
     AcknowledgedByOne,
-    /// What a member that has failed lacks is acknowledged before the epoch without it is durable.
+    /// Batches that a member which has failed lacks are acknowledged before the epoch without it is
+    /// durable.
     EpochNotWaitedFor,
     /// A member that has failed is not said to have failed.
     FailureIgnored,
@@ -50,7 +51,7 @@ enum Mistake {
     OneSlot,
     /// Columns that accepted batches lack are not written.
     CompletionLeftOut,
-    /// What was accepted is not flushed.
+    /// Batches that were accepted are not flushed.
     CommitFlushLeftOut,
     /// The first batch of an incarnation is not flushed.
     OpenFlushLeftOut,

@@ -91,7 +91,7 @@ impl Random {
 #[derive(Debug, Default)]
 pub(crate) struct Spoilt {
     pub(crate) assembled: usize,
-    /// Those of which the log is newer than what is left.
+    /// Arrays of which the log is newer than what is left.
     pub(crate) superseded: usize,
     pub(crate) refused: usize,
 }
@@ -275,7 +275,7 @@ pub(crate) fn live_opening(
     Ok(())
 }
 
-/// What came of an assembly, and the states in which a crash cuts it off.
+/// Result of an assembly, and the states in which a crash cuts it off.
 type Attempt = (Result<Assembled, Fault<Unreadable>>, Vec<Disks>);
 
 /// Assembles the array; some places that it reads may give errors. Returns whether they do.

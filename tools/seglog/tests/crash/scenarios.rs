@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is searched, and which mistakes are found.
+//! Worlds that are searched, and the mistakes that are found.
 
 use std::{
     env,

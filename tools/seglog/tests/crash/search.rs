@@ -42,16 +42,16 @@ pub(crate) fn assemblies() -> [Members; 4] {
     ]
 }
 
-/// What was searched.
+/// Counts of what was searched.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     /// States of the log and its members.
     pub(crate) states: usize,
     /// Assemblies after a crash.
     pub(crate) assemblies: usize,
-    /// Those that were refused, as too few members were in sync.
+    /// Assemblies that were refused, as too few members were in sync.
     pub(crate) refused: usize,
-    /// Those of two members that had to be forced, as a slot of one is torn.
+    /// Assemblies of two members that had to be forced, as a slot of one is torn.
     pub(crate) forced: usize,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Search<'a> {
     pub(crate) wrong: Option<String>,
 }
 
-/// What is there after a crash.
+/// State after a crash.
 struct Crashed {
     disks: Disks,
     history: History,

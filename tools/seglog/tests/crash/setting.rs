@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the application does, and how large its world is.
+//! Steps of the application, and the size of its world.
 
 use seglog::{
     batch::Kind,
@@ -18,7 +18,7 @@ pub(crate) const UNIT_BYTES: u32 = 128;
 
 /// The version of a block; 0 is zeroes.
 pub(crate) type Version = u16;
-/// That of each block.
+/// Versions of all blocks.
 pub(crate) type Versions = [Version; BLOCKS];
 
 /// The content of a version.
@@ -65,15 +65,15 @@ pub(crate) const fn striped(one: usize, other: usize) -> Op {
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) layout: Layout,
-    /// What is done between two assemblies.
+    /// Steps between two assemblies.
     pub(crate) mounts: Vec<Vec<Op>>,
-    /// How often a member may fail in one run of the application.
+    /// Failures of members in one run of the application, at most.
     pub(crate) failures: u8,
-    /// How often a member that has failed, or was absent, may return.
+    /// Returns of members that have failed, or were absent, at most.
     pub(crate) returns: u8,
     /// A new device may take its place.
     pub(crate) replaces: bool,
-    /// How many steps of collecting there are, beside those that a batch waits for.
+    /// Steps of collecting, beside those that a batch waits for.
     pub(crate) moves: u8,
     /// A member may lose its cache and go on.
     pub(crate) lost_caches: bool,
@@ -85,13 +85,13 @@ pub(crate) struct Setting {
     pub(crate) first: Option<Members>,
     /// IOs end in the order in which they began, and nothing else begins meanwhile.
     pub(crate) in_order: bool,
-    /// In how many runs of the application the power fails.
+    /// Runs of the application in which the power fails.
     pub(crate) crashes: usize,
     /// Writes of a place are torn.
     pub(crate) torn: bool,
     /// The application goes on after an assembly that was cut off before, too.
     pub(crate) goes_on_after_cuts: bool,
-    /// How often an assembly is cut off before the next one is let through.
+    /// Assemblies that are cut off before the next one is let through.
     pub(crate) cuts: usize,
 }
 

@@ -98,7 +98,7 @@ struct Reading {
     version: Version,
 }
 
-/// What happens next.
+/// Events of which one happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The application goes on.
@@ -148,7 +148,7 @@ pub(crate) struct World {
     lost_cache: Members,
     epoch_begun: bool,
     segments: Segments<Vec<Segment>>,
-    /// What the superblocks of all members that live say.
+    /// Start in the superblocks of all members that live.
     start: Start,
     dump: Option<Dump>,
     reading: Option<Reading>,
@@ -158,12 +158,12 @@ pub(crate) struct World {
     resync: Option<Resync>,
     /// The last device that was replaced, and whose place it had.
     shelf: Option<(usize, Disk)>,
-    /// What was wrong in a read.
+    /// Mistake that a read has shown.
     pub(crate) misread: Option<String>,
 }
 
 impl World {
-    /// What an assembly has led to.
+    /// Returns what an assembly has led to.
     pub(crate) fn new(assembled: &Assembled, depth: usize) -> Self {
         let opened = &assembled.opened;
         let first = opened.log.durable();
@@ -213,13 +213,13 @@ impl World {
         self.reading.is_some()
     }
 
-    /// What the application reads now.
+    /// Returns what the application reads now.
     pub(crate) fn acknowledged(&self) -> Option<Versions> {
         let place = self.log.acknowledged().checked_sub(self.history.first)?;
         self.history.states.get(place as usize).copied()
     }
 
-    /// What may happen next.
+    /// Returns what may happen next.
     pub(crate) fn events(&self, setting: &Setting, depth: usize) -> Vec<Event> {
         let ends = if setting.in_order {
             self.ios.len().min(1)
@@ -268,7 +268,7 @@ impl World {
         }
     }
 
-    /// What an event leads to; `None` if it cannot be yet.
+    /// Returns what an event leads to; `None` if it cannot be yet.
     pub(crate) fn after(
         &self,
         (setting, shape): (&Setting, &Shape),

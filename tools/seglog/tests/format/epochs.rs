@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which epoch an array is assembled with.
+//! Choice of the epoch that an array is assembled with.
 
 use seglog::{
     epoch::{
@@ -272,7 +272,7 @@ fn who_cannot_be_read_does_not_count_within_one_incarnation() {
     assert_eq!(log.live(), members(0b011));
 }
 
-/// With no slot to go by, force does not help: it would be any device.
+/// Force does not help where there is no slot to go by: it would be any device.
 #[test]
 fn a_member_without_a_slot_that_can_be_read_is_refused() {
     let error = Err(Fault::Io(0, ()));

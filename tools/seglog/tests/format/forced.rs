@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is given up by force: once and twice, and by an assembly that is cut off.
+//! Assemblies that give up something by force: once and twice, and one that is cut off.
 
 use std::ops::Range;
 
@@ -88,8 +88,8 @@ fn forced_twice(written: usize, lost: &[Range<u32>]) -> (Ram, Log) {
     (ram, log)
 }
 
-/// By force an array goes back; what it writes then is hidden again, and is given up by force
-/// again. What the first time has left is not taken for what the second one writes.
+/// Force takes an array back; what it writes then is hidden again, and is given up by force again.
+/// What the first time has left is not taken for what the second one writes.
 #[test]
 fn what_is_given_up_twice_stays_given_up() {
     let (start, _) = forced_twice(5, &[]);
@@ -106,8 +106,8 @@ fn what_is_given_up_twice_stays_given_up() {
     }
 }
 
-/// So it is where the place that tells of the first time is damaged: its other batches tell, and
-/// its next segment.
+/// Damage where the first time has begun hides it not: its other batches tell, and its next
+/// segment.
 #[test]
 fn what_was_given_up_is_known_by_any_of_its_segments() {
     forced_twice(1, &[0..1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is on a member, byte for byte; what is refused; and the rules that need no crash.
+//! Bytes on a member, what is refused, and the rules that need no crash.
 
 #![expect(
     clippy::indexing_slicing,

@@ -107,7 +107,7 @@ fn no_incarnation_begins_in_the_middle_of_the_log() {
     }
 }
 
-/// On one member one damaged slot hides a start.
+/// Damage of one slot hides a start, on one member.
 #[test]
 fn no_incarnation_of_a_log_on_one_begins_in_the_middle_of_it() {
     let one = members(0b001);

@@ -83,7 +83,7 @@ impl Ram {
         }
     }
 
-    /// These members have a batch.
+    /// Gives these members a batch.
     pub(crate) fn arrive(&mut self, begun: &Begun, members: Members) {
         let (head, _) = begun.head.bytes(TAG, &Crc);
         for member in begun.head.used.and(members).iter() {

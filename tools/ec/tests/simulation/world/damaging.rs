@@ -43,7 +43,7 @@ use crate::{
 /// The end of a life before its media are damaged. All is durable, and was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It was stopped: the log has nothing to follow.
+    /// Array that was stopped: the log has nothing to follow.
     Stopped,
     /// Power has failed, with some batches to follow.
     Crashed,
@@ -55,7 +55,7 @@ pub(crate) enum End {
     DegradedLately,
     /// Power has failed, after more than a segment of lone writes, each on two members.
     Lone,
-    /// It was stopped, and a member was missing before.
+    /// Array that was stopped, and of which a member was missing before.
     DegradedAndStopped,
 }
 
@@ -64,11 +64,11 @@ pub(crate) enum End {
 pub(crate) enum Extent {
     /// One is something else.
     One,
-    /// Those of two members at the same place are.
+    /// Blocks of two members at the same place are.
     Two,
     /// One cannot be read.
     Unreadable,
-    /// Those of two members at the same place cannot.
+    /// Blocks of two members at the same place cannot.
     TwoUnreadable,
     /// One cannot be read, and that of another member at the same place is something else.
     Mixed,
@@ -372,7 +372,7 @@ impl Life {
         assert_eq!(self.flushes, 0);
     }
 
-    /// As the driver stops an array.
+    /// Stops the array, as the driver does.
     fn stop(&mut self) {
         for round in 0..100 {
             if self.array.is_clean() {

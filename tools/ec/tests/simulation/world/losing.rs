@@ -48,7 +48,7 @@ impl Life {
         self.heal();
     }
 
-    /// In each batch of some segments two members have lost something, at different places: each
+    /// Damages, in each batch of some segments, something of two members, at different places: each
     /// block is read, and the segments are repaired, as no record has lost both ways to it.
     pub(crate) fn run_with_two_damages(mut self, are_errors: bool) {
         self.fill();

@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// What a store begins.
+/// Operations that a store begins.
 pub(crate) struct Begun {
     pub(crate) disk: Disk,
     page: Vec<u8>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must be so at any moment.
+//! Rules that hold at any moment.
 
 use std::collections::{
     BTreeMap,

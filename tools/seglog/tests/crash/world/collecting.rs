@@ -72,7 +72,7 @@ impl Found {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Collecting {
     segment: u32,
-    /// What was read, and was not moved.
+    /// Records that were read, and were not moved.
     found: Vec<Found>,
 }
 

@@ -96,7 +96,7 @@ impl World {
         Some(())
     }
 
-    /// What the member that returns needs next.
+    /// Returns what the member that returns needs next.
     pub(super) fn resync_step(&self) -> Option<Step> {
         let mut resync = self.resync?;
         let dumping = self.dump.as_ref().map(Dump::start);

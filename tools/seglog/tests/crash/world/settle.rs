@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What follows by itself when an IO has ended: epochs, acknowledgements, the steps of a dump.
+//! Steps that follow by themselves when an IO has ended: epochs, acknowledgements, those of a dump.
 
 use seglog::{
     layout::Layout,

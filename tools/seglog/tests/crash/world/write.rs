@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the application does.
+//! Writes of the application.
 
 use seglog::{
     batch::{
@@ -48,10 +48,10 @@ use crate::{
 
 const CODEC: u8 = 2;
 
-/// What goes into a data column: a record and its payload.
+/// Content of a data column: a record and its payload.
 pub(super) type Part = (Record, Vec<u8>);
 
-/// What a batch is made of, and the state of the blocks after it.
+/// Parts of a batch, and the state of the blocks after it.
 pub(super) struct Content {
     pub(super) kind: Kind,
     pub(super) parts: [Option<Part>; 2],

@@ -19,7 +19,7 @@ use crate::{
 /// Content of the newer slots of the two members that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Newest {
-    /// That the third one has failed.
+    /// Failure of the third one.
     Failure,
     /// An assembly without the third one.
     Assembly,
