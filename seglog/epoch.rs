@@ -279,9 +279,10 @@ fn newest(choices: [Option<Choice>; MEMBERS]) -> Option<Choice> {
 /// Chooses an epoch as [`choose_by`] does, where slots of some members may hide newer superblocks.
 ///
 /// An epoch is told when all that it calls in sync hold its parent. So if it is of a later
-/// incarnation than what the one member shows that hides something, that hides the parent, or the
-/// epoch itself: it is one of those that are behind. Else what all have flushed since would be
-/// given up where a stale member agrees with what it shows.
+/// incarnation than what the one member of these shows that hides something, that hides the parent,
+/// or the epoch itself, and nothing else, as a slot hides one write: it is one of those that are
+/// behind. Else what all have flushed since would be given up where a stale member agrees with what
+/// it shows, also if that one hides something, too.
 ///
 /// Within one incarnation what it shows may be the later one. If nothing is chosen it does not
 /// count then: the others are enough.
@@ -291,11 +292,10 @@ fn newest(choices: [Option<Choice>; MEMBERS]) -> Option<Choice> {
 /// Returns that there is none.
 fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<Choice, NoQuorum> {
     let chosen = choose_by(held, quorum);
-    let Some(member) = one(hiding) else {
-        let fork = forked(held).filter(|_| hiding.is_empty());
-        return chosen.or_else(|why| fork.ok_or(why));
-    };
-    match (chosen, newest(told(held, member, quorum))) {
+    if hiding.is_empty() {
+        return chosen.or_else(|why| forked(held).ok_or(why));
+    }
+    match (chosen, newest(told(held, hiding, quorum))) {
         (Ok(chosen), Some(told)) if chosen.epoch.incarnation >= told.epoch.incarnation => {
             Ok(chosen)
         }
@@ -304,9 +304,8 @@ fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<Choice, NoQu
         (Ok(chosen), None) => Ok(chosen),
         (Err(why), None) => {
             let mut others = *held;
-            if let Some(epoch) = others.get_mut(member) {
-                *epoch = None;
-            }
+            let hidden = one(hiding).and_then(|member| others.get_mut(member));
+            *hidden.ok_or(why)? = None;
             choose_by(&others, quorum).map_err(|_| why)
         }
     }
@@ -348,7 +347,7 @@ pub(crate) fn choose_again(
     };
     let others = |choices: [Option<Choice>; MEMBERS]| newest(choices.map(|c| c.filter(is_other)));
     let shown = others(possible_ones(held, quorum));
-    let hidden = one(hiding).and_then(|member| others(told(held, member, quorum)));
+    let hidden = others(told(held, hiding, quorum));
     let other = newest([shown, hidden, None]);
     let incarnation = before.incarnation;
     let other = other.map(|choice| Choice {
@@ -372,15 +371,17 @@ fn is_cut_off(held: &Held, chosen: &Epoch, epoch: &Epoch) -> bool {
     !chosen.failed.and(holders).is_empty() && ahead >= GIVEN_UP_MAX / 2
 }
 
-/// Returns the choices of epochs whose parent a member must have been told, and hides.
-fn told(held: &Held, member: usize, quorum: usize) -> [Option<Choice>; MEMBERS] {
-    let shown = held.get(member).copied().flatten();
+/// Returns the choices of epochs whose parent the one member that they call in sync of those that
+/// hide something must have been told, and hides.
+fn told(held: &Held, hiding: Members, quorum: usize) -> [Option<Choice>; MEMBERS] {
     held.map(|epoch| {
-        let (epoch, shown) = (epoch?, shown?);
+        let epoch = epoch?;
+        let member = one(hiding.and(epoch.in_sync()))?;
+        let shown = held.get(member).copied().flatten()?;
         let is_later = epoch.incarnation > shown.incarnation;
         // Who shows another child of its parent held that before, and went on.
         let is_known = epoch.parent == shown.id || epoch.parent == shown.parent;
-        if !epoch.in_sync().contains(member) || !is_later || is_known {
+        if !is_later || is_known {
             return None;
         }
         let mut hidden = *held;

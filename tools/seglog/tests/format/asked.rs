@@ -142,6 +142,36 @@ fn what_a_member_lacks_that_may_have_failed_was_not_torn() {
     assert_eq!(refused, Err(Fault::Unreadable { member, at }));
 }
 
+/// A member failed while a batch was on its way to it, which was flushed then. The next assembly of
+/// the two others was cut off when it had told one of them. The other one hides a slot, and shows
+/// what the one that has failed does, which hides a slot as well: it has the parent of that epoch.
+#[test]
+fn who_hides_a_slot_was_told_the_parent_though_a_stale_one_hides_one_too() {
+    let two = members(0b110);
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    let epoch = shown(&ram, 0).epoch;
+    // As a dump does.
+    tell(&mut ram, ALL, epoch);
+    let late = begin(&mut log, 1).unwrap();
+    ram.arrive(&late, two);
+    for member in two.iter() {
+        log.written(late.head.sequence, member);
+    }
+    log.fail(0);
+    tell(&mut ram, two, epoch.without(70, Members::of(0)));
+    log.epoch_is_durable(Members::of(0));
+    assert!(log.acknowledge().is_some());
+    assert_eq!(flush(&mut log), Some(late.head.sequence));
+    let mut next = ram.clone();
+    assemble(&mut next, two, 7).unwrap();
+    ram.bytes[1][..8192].copy_from_slice(&next.bytes[1][..8192]);
+    hide(&mut ram, members(0b101));
+    assert_eq!(shown(&ram, 0).epoch, shown(&ram, 2).epoch);
+    let result = found(assemble(&mut ram, ALL, 8));
+    assert_eq!(result, Ok((two, late.head.sequence + 1)));
+}
+
 /// Two assemblies with others absent have one incarnation: the first was cut off when one of its
 /// members was told, the other one has gone on. Who is in both cannot give its newer slot.
 #[test]
