@@ -349,11 +349,6 @@ pub(crate) fn choose_again(
     let shown = others(possible_ones(held, quorum));
     let hidden = others(told(held, hiding, quorum));
     let other = newest([shown, hidden, None]);
-    let incarnation = before.incarnation;
-    let other = other.map(|choice| Choice {
-        incarnation,
-        ..choice
-    });
     let rest = Choice {
         in_sync: before.in_sync.and(lived),
         behind: before.behind.and(lived),
