@@ -9,6 +9,7 @@
 )]
 
 mod asked;
+mod doubts;
 mod epochs;
 mod forced;
 mod hostile;

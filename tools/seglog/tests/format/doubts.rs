@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Conditions of the rules of an assembly: where they do not hold nothing is refused, or written.
+
+use seglog::{
+    batch::{
+        Head,
+        Kind, //
+    },
+    epoch::{
+        Epoch,
+        NoQuorum, //
+    },
+    fault::Fault,
+    identity::Device,
+    layout::{
+        Layout,
+        Place, //
+    },
+    log::Log,
+    members::{
+        Members,
+        MEMBERS, //
+    },
+    superblock::Superblock,
+    ArrayTag, //
+};
+
+use crate::{
+    asked::{
+        found,
+        give,
+        hide,
+        members,
+        shown,
+        tell, //
+    },
+    order::{
+        assemble,
+        assemble_by_force,
+        begin,
+        empty,
+        flush,
+        layout,
+        write,
+        Ram, //
+    },
+    Crc, TAG,
+};
+
+const ALL: Members = Members::ALL;
+
+/// Damages the older slot of a member: it may have been the newer one.
+fn spoil_older(ram: &mut Ram, member: usize) {
+    let older = 1 - shown(ram, member).slot();
+    ram.bytes[member][Layout::slot(older) as usize + 8] ^= 1;
+}
+
+/// Gives a member the head of a batch of a later incarnation, which follows the log.
+fn lie(ram: &mut Ram, log: &Log, member: usize, incarnation: u64) {
+    let cursor = log.cursor();
+    let place = Place {
+        segment: cursor.next,
+        unit: 0,
+    };
+    let head = Head {
+        kind: Kind::Striped,
+        live: ALL,
+        used: ALL,
+        place,
+        units: 1,
+        sequence: cursor.sequence,
+        incarnation,
+        segment_sequence: cursor.segment_sequence + 1,
+        durable: cursor.sequence - 1,
+        next: (cursor.next + 1) % 8,
+        previous: cursor.previous,
+        bodies: empty(1),
+    };
+    let (bytes, _) = head.bytes(TAG, &Crc);
+    let at = layout().at(place).unwrap() as usize;
+    ram.bytes[member][at..at + bytes.len()].copy_from_slice(&bytes);
+}
+
+/// A device that was replaced has one slot, and a member has a damaged one: that is one member
+/// whose newer superblock may be gone, so the log is not asked, and a member that lies refuses
+/// nothing.
+#[test]
+fn a_slot_of_a_device_that_was_replaced_is_no_doubt() {
+    let two = members(0b011);
+    let mut ram = Ram::new();
+    let old = ram.bytes[2].clone();
+    assemble(&mut ram, ALL, 6).unwrap();
+    let mut devices = shown(&ram, 0).devices;
+    devices[2] = Device { id: 99, since: 2 };
+    for member in 0..MEMBERS {
+        let superblock = shown(&ram, member);
+        give(&mut ram, superblock.with_devices(devices, superblock.epoch));
+    }
+    let (log, _) = assemble(&mut ram, two, 7).unwrap();
+    ram.bytes[2] = old;
+    lie(&mut ram, &log, 1, 1 << 20);
+    spoil_older(&mut ram, 0);
+    let result = found(assemble(&mut ram, ALL, 8));
+    assert_eq!(result, Ok((two, log.durable())));
+}
+
+/// A device of another array is told, whatever it says of devices.
+#[test]
+fn devices_of_another_array_take_the_place_of_none() {
+    let mut ram = Ram::new();
+    assemble(&mut ram, ALL, 6).unwrap();
+    let mut other = Superblock::new(([7; 16], ArrayTag(7)), 2, layout(), 5);
+    other.epoch = shown(&ram, 2).epoch;
+    other.devices[0] = Device { id: 99, since: 2 };
+    other.writes = shown(&ram, 2).writes + 1;
+    give(&mut ram, other);
+    spoil_older(&mut ram, 1);
+    let result = assemble(&mut ram, ALL, 7).map(|_| ());
+    assert_eq!(result, Err(Fault::OtherArray(2)));
+}
+
+/// An epoch whose child excludes one of its members does not count where the third member is
+/// missing, which is in sync by the child: both may have gone on.
+#[test]
+fn a_child_that_one_who_is_missing_may_hold_is_not_given_up() {
+    let present = members(0b011);
+    let mut ram = Ram::new();
+    assemble(&mut ram, present, 6).unwrap();
+    let parent = shown(&ram, 0).epoch;
+    let child = Epoch {
+        id: 7,
+        parent: parent.id,
+        failed: Members::of(0),
+        ..parent
+    };
+    tell(&mut ram, Members::of(1), child);
+    let force_helps = false;
+    let why = Fault::NoQuorum(NoQuorum {
+        present,
+        force_helps,
+    });
+    let result = assemble(&mut ram.clone(), present, 8).map(|_| ());
+    assert_eq!(result, Err(why));
+    let forced = assemble_by_force(&mut ram, present, 8).map(|_| ());
+    assert_eq!(forced, Err(why));
+}
+
+/// A mirror that is not at the start of a segment covers nothing: the third member is not written
+/// there, though an assembly that was cut off has begun on it behind that.
+#[test]
+fn a_mirror_in_a_segment_is_written_to_no_third_member() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    let batch = (Kind::Mirror, members(0b011), 1);
+    let free = log.cursor().next + 1;
+    let mirror = log.begin(batch, empty(1), Some(free), &Crc).unwrap();
+    let used = mirror.head.used;
+    ram.arrive(&mirror, used);
+    used.iter()
+        .for_each(|m| log.written(mirror.head.sequence, m));
+    assert!(log.acknowledge().is_some() && mirror.head.place.unit > 0);
+    flush(&mut log);
+    // Told, and begun on the third one.
+    let third = ALL.minus(used).iter().next().unwrap();
+    let mut next = ram.clone();
+    let (begun, _) = assemble(&mut next, ALL, 7).unwrap();
+    for member in ALL.iter() {
+        ram.bytes[member][..8192].copy_from_slice(&next.bytes[member][..8192]);
+    }
+    ram.bytes[third] = next.bytes[third].clone();
+    let at = mirror.at as usize;
+    let there = at..at + layout().unit_bytes();
+    let before = ram.bytes[third][there.clone()].to_vec();
+    let result = found(assemble(&mut ram, ALL, 8));
+    assert_eq!(result, Ok((ALL, begun.durable())));
+    assert_eq!(ram.bytes[third][there], before);
+}
+
+/// What was flushed since a failure is given up by force, though its heads call it durable.
+#[test]
+fn heads_that_are_given_up_do_not_say_that_the_log_was_longer() {
+    let two = members(0b101);
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let durable = log.durable();
+    log.fail(2);
+    let epoch = shown(&ram, 0).epoch.without(70, Members::of(2));
+    tell(&mut ram, members(0b011), epoch);
+    log.epoch_is_durable(Members::of(2));
+    for _ in 0..4 {
+        let begun = begin(&mut log, 1).unwrap();
+        ram.arrive(&begun, members(0b011));
+        ALL.iter().for_each(|m| log.written(begun.head.sequence, m));
+        assert!(log.acknowledge().is_some());
+        flush(&mut log);
+    }
+    hide(&mut ram, Members::of(0));
+    let result = found(assemble_by_force(&mut ram, two, 8));
+    assert_eq!(result, Ok((two, durable + 1)));
+}
