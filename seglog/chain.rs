@@ -99,13 +99,12 @@ impl Starts {
     }
 
     /// Returns the incarnation by which the log has ended here; 0 if one of the members that can be
-    /// read has none, or they are fewer than `needed`. What has begun there on all was flushed: it
-    /// is written again in its place, and power may leave no whole one of it. What is older was
-    /// given up then.
-    fn ended_by(&self, needed: usize) -> u64 {
+    /// read has none. What has begun there on all was flushed: it is written again in its place,
+    /// and power may leave no whole one of it. What is older was given up then. If those that can
+    /// be read are too few a [`Doubt`] says so.
+    fn ended_by(&self) -> u64 {
         let each = self.read.iter().filter_map(|member| self.ended.get(member));
-        let ended = each.min().filter(|_| self.read.count() >= needed);
-        ended.copied().unwrap_or_default()
+        each.min().copied().unwrap_or_default()
     }
 
     /// Returns the members that a batch covers something of.
@@ -203,9 +202,7 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
                 doubt = Doubt::of(doubt, unreadable, (self.latest(cursor, place), at));
             }
         }
-        let ended = starts
-            .ended_by(layout.members_needed())
-            .min(self.incarnation);
+        let ended = starts.ended_by().min(self.incarnation);
         let best = best.filter(|best| best.head.incarnation >= ended);
         let newest = best.as_ref().map(|best| best.head.incarnation);
         match (best, doubt) {

@@ -30,6 +30,7 @@ use crate::{
         assemble_by_force,
         begin,
         flush,
+        layout,
         write,
         Ram, //
     },
@@ -136,9 +137,14 @@ fn what_a_member_lacks_that_may_have_failed_was_not_torn() {
     hide(&mut ram, two);
     let result = found(assemble(&mut ram.clone(), ALL, 7));
     assert_eq!(result, Ok((ALL, late.head.sequence + 1)));
-    ram.unreadable = Some((1, late.at));
-    let refused = assemble(&mut ram, ALL, 7).map(|_| ());
     let (member, at) = (1, late.at);
+    ram.unreadable = Some((member, at));
+    let refused = assemble(&mut ram.clone(), ALL, 7).map(|_| ());
+    assert_eq!(refused, Err(Fault::Unreadable { member, at }));
+    // Nor if the third one may hide something, too.
+    let older = 1 - shown(&ram, 2).slot();
+    ram.bytes[2][Layout::slot(older) as usize + 8] ^= 1;
+    let refused = assemble(&mut ram, ALL, 7).map(|_| ());
     assert_eq!(refused, Err(Fault::Unreadable { member, at }));
 }
 
@@ -219,6 +225,12 @@ fn children_that_exclude_each_other_do_not_count() {
     );
     let result = found(assemble(&mut forked.clone(), ALL, 9));
     assert_eq!(result, Ok((ALL, log.durable() + 1)));
+    // Who has failed by a child does not say that a batch was torn.
+    let (member, at) = (0, layout().segment(log.cursor().next));
+    let mut bad = forked.clone();
+    bad.unreadable = Some((member, at));
+    let refused = assemble(&mut bad, ALL, 9).map(|_| ());
+    assert_eq!(refused, Err(Fault::Unreadable { member, at }));
     // The one that is missing may know more.
     let present = members(0b011);
     let refused = assemble(&mut forked.clone(), present, 9).map(|_| ());

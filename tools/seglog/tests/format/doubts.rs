@@ -22,7 +22,11 @@ use seglog::{
         Members,
         MEMBERS, //
     },
-    superblock::Superblock,
+    recovery::Recovery,
+    superblock::{
+        Start,
+        Superblock, //
+    },
     ArrayTag, //
 };
 
@@ -49,6 +53,8 @@ use crate::{
 };
 
 const ALL: Members = Members::ALL;
+/// An incarnation that no assembly here has.
+const LATER: u64 = 1 << 20;
 
 /// Damages the older slot of a member: it may have been the newer one.
 fn spoil_older(ram: &mut Ram, member: usize) {
@@ -56,8 +62,8 @@ fn spoil_older(ram: &mut Ram, member: usize) {
     ram.bytes[member][Layout::slot(older) as usize + 8] ^= 1;
 }
 
-/// Gives a member the head of a batch of a later incarnation, which follows the log.
-fn lie(ram: &mut Ram, log: &Log, member: usize, incarnation: u64) {
+/// Gives a member the head of a batch that follows the log in the next segment.
+fn lie(ram: &mut Ram, log: &Log, member: usize, (incarnation, live): (u64, Members)) {
     let cursor = log.cursor();
     let place = Place {
         segment: cursor.next,
@@ -65,8 +71,8 @@ fn lie(ram: &mut Ram, log: &Log, member: usize, incarnation: u64) {
     };
     let head = Head {
         kind: Kind::Striped,
-        live: ALL,
-        used: ALL,
+        live,
+        used: live,
         place,
         units: 1,
         sequence: cursor.sequence,
@@ -99,7 +105,7 @@ fn a_slot_of_a_device_that_was_replaced_is_no_doubt() {
     }
     let (log, _) = assemble(&mut ram, two, 7).unwrap();
     ram.bytes[2] = old;
-    lie(&mut ram, &log, 1, 1 << 20);
+    lie(&mut ram, &log, 1, (LATER, ALL));
     spoil_older(&mut ram, 0);
     let result = found(assemble(&mut ram, ALL, 8));
     assert_eq!(result, Ok((two, log.durable())));
@@ -177,7 +183,7 @@ fn a_mirror_in_a_segment_is_written_to_no_third_member() {
     assert_eq!(ram.bytes[third][there], before);
 }
 
-/// What was flushed since a failure is given up by force, though its heads call it durable.
+/// Batches that were flushed since a failure are given up by force, though heads call them durable.
 #[test]
 fn heads_that_are_given_up_do_not_say_that_the_log_was_longer() {
     let two = members(0b101);
@@ -200,4 +206,83 @@ fn heads_that_are_given_up_do_not_say_that_the_log_was_longer() {
     hide(&mut ram, Members::of(0));
     let result = found(assemble_by_force(&mut ram, two, 8));
     assert_eq!(result, Ok((two, durable + 1)));
+}
+
+/// The start of the later dump counts, which one member was told when power failed.
+#[test]
+fn the_log_is_followed_from_the_later_start() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let start = Start {
+        generation: 1,
+        area: 1,
+        cursor: *log.cursor(),
+    };
+    for member in 0..MEMBERS {
+        let mut ram = ram.clone();
+        let told = shown(&ram, member).with_start(start);
+        give(&mut ram, told);
+        let mut memory = [const { [0; 4096] }; MEMBERS];
+        let columns = memory.each_mut().map(|column| column.as_mut_slice());
+        let recovery = Recovery::examine(&mut ram, (ALL, false), columns, &Crc);
+        assert_eq!(recovery.map(|r| *r.start()), Ok(start), "{member}");
+    }
+}
+
+/// A later incarnation that a member shows which is not in sync by the log refuses nothing.
+#[test]
+fn who_is_not_in_sync_by_the_log_is_not_believed() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    lie(&mut ram, &log, 0, (LATER, ALL));
+    let lying = ram.bytes[0].clone();
+    let epoch = shown(&ram, 0).epoch.without(70, Members::of(0));
+    log.fail(0);
+    tell(&mut ram, members(0b110), epoch);
+    log.epoch_is_durable(Members::of(0));
+    for _ in 0..3 {
+        write(&mut ram, &mut log, 1);
+    }
+    flush(&mut log);
+    ram.bytes[0] = lying;
+    hide(&mut ram, members(0b110));
+    let result = found(assemble(&mut ram, ALL, 8));
+    assert_eq!(result, Ok((members(0b110), log.durable() + 1)));
+}
+
+/// A batch says that one of two members did not live when it was written, and too few are left. It
+/// is given up by force, as what slots hide is, so the next incarnation is as much later.
+#[test]
+fn what_the_log_says_is_given_up_as_what_slots_hide() {
+    let two = members(0b011);
+    let mut ram = Ram::new();
+    let (log, _) = assemble(&mut ram, two, 6).unwrap();
+    let incarnation = shown(&ram, 0).epoch.incarnation;
+    lie(&mut ram, &log, 1, (incarnation, members(0b110)));
+    spoil_older(&mut ram, 0);
+    let sequence = log.cursor().sequence;
+    let refused = assemble(&mut ram.clone(), two, 7).map(|_| ());
+    assert_eq!(refused, Err(Fault::Superseded { sequence }));
+    let result = found(assemble_by_force(&mut ram, two, 7));
+    assert_eq!(result, Ok((two, log.durable())));
+    let forced = shown(&ram, 0).epoch.incarnation;
+    assert!(forced > incarnation + (1 << 16), "{forced}");
+}
+
+/// The log has not ended by an incarnation which no epoch knows, whoever shows that it has begun.
+#[test]
+fn an_incarnation_that_no_epoch_knows_ends_nothing() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    for member in 0..MEMBERS {
+        lie(&mut ram, &log, member, (LATER, ALL));
+    }
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let result = found(assemble(&mut ram, ALL, 8));
+    assert_eq!(result, Ok((ALL, log.durable() + 1)));
 }
