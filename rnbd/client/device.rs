@@ -5,6 +5,7 @@
 mod fence;
 mod identity;
 mod limit_update;
+mod open;
 mod power;
 mod protected;
 mod scan;
@@ -38,7 +39,6 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    errno,
     ratelimit::RateLimit,
     sync::{
         atomic::AtomicBool,
@@ -47,13 +47,9 @@ use kernel_ext::{
 };
 
 use crate::client::{
-    admin,
     cache::CacheCell,
     io_state::IoStateCell,
-    limits::{
-        self,
-        LimitUpdate, //
-    },
+    limits::LimitUpdate,
     mapped_disk::MappedDisk,
     protection::Protection,
     session::{
@@ -63,22 +59,13 @@ use crate::client::{
 };
 use crate::proto::{
     access::AccessMode,
-    admin_lock::LockMode, //
     boot::Boot,
-    control::{
-        DeviceState,
-        Remap, //
-    },
-    device::{
-        Device as Remote,
-        Server, //
-    },
+    control::DeviceState,
     io_state::IoState,
     known_disk::{
         Difference,
         KnownDisk, //
     },
-    occasion::Occasion,
     pi::Choice,
 };
 
@@ -261,123 +248,6 @@ impl Device {
         inner
     }
 
-    /// Opens the device on the server and stores its state: for the first time, or again after the
-    /// session was disconnected. Queued requests are sent then.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the session was
-    /// disconnected, `ETIMEDOUT` if the device had no [`LockMode`], `EAGAIN` if a lost CLOSE may
-    /// still end it, `ESTALE` if the server has another disk under that name now, or a smaller one,
-    /// and `how` does not allow it, `EINVAL` if that one's blocks are too large; else the server's.
-    pub(super) fn open(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result<Remote> {
-        // Held until the number is in use.
-        let guard = self.session().lock_admin(LockMode::Open)?;
-        let disconnects = self.lock().disconnects;
-        let server = admin::agree(&*self.rtrs)?;
-        guard.opens();
-        let (access, wanted) = (self.access, self.wanted());
-        let opened = admin::open(&*self.rtrs, &server, &self.path, access, wanted, occasion);
-        let remote = match opened {
-            Ok(remote) => remote,
-            Err(not_opened) => {
-                drop(guard);
-                if let Some(number) = not_opened.number {
-                    self.close(number);
-                }
-                return Err(not_opened.error);
-            }
-        };
-        self.session().check_number(&self.rtrs, remote.device_id)?;
-        guard.uses();
-        let opened = self.opened(&remote, &server, disconnects, how);
-        drop(guard);
-        if let Err(error) = opened {
-            if error != errno::ECONNABORTED {
-                self.close(remote.device_id);
-            }
-            return Err(error);
-        }
-        Ok(remote)
-    }
-
-    /// Closes what the server has open under a number, unless a device of the session uses that.
-    fn close(&self, id: u32) {
-        let session = self.session();
-        match session.lock_admin(LockMode::Close) {
-            Ok(guard) => session.close_number(&guard, &*self.rtrs, id),
-            Err(error) => pr_info!("{self}: number {id} stays open on the server: {error:?}\n"),
-        }
-    }
-
-    fn opened(
-        self: &Arc<Self>,
-        remote: &Remote,
-        server: &Server,
-        disconnects: u32,
-        how: Remap,
-    ) -> Result {
-        let mut inner = self.lock();
-        let again = inner.state.check_opened(inner.disconnects == disconnects)?;
-        self.compare_protection(&mut inner, remote)?;
-        if how == Remap::Same {
-            self.compare_disk(&mut inner, remote)?;
-        }
-        let restarted = again && inner.has_restarted(server);
-        let owes = self.cache.get().will_owe(restarted);
-        let is_forced = self.compare_limits(&mut inner, remote, owes)?;
-        inner.refusal = None;
-        let is_another = self.note_disk(&mut inner, remote);
-        self.note_boot(&mut inner, server, restarted, remote.writeback);
-        let is_protected = self.protection().is_some();
-        let io_state = IoState::open(remote.device_id, is_forced, is_protected);
-        self.io_state.set(io_state);
-        inner.state = DeviceState::Mapped;
-        if let (true, Some(mapped_disk)) = (again, &mut inner.mapped_disk) {
-            // The size was checked: it is one that a disk can have.
-            let _ = self.set_size(mapped_disk, remote.capacity_sectors());
-            mapped_disk.unquiesce();
-            mapped_disk.uevent(Uevent::Online);
-            if is_another {
-                mapped_disk.uevent(Uevent::Change);
-            }
-        }
-        if again {
-            pr_info!("{self}: opened again\n");
-            self.begin_limit_update(&inner);
-        }
-        Ok(())
-    }
-
-    /// Stores the limits of the server's device; returns whether writes must be forced. A disk that
-    /// owes an error to the next flush has to get flushes.
-    fn compare_limits(&self, inner: &mut Inner, remote: &Remote, owes: bool) -> Result<bool> {
-        let mut limits = limits::of_disk(&self.rtrs, remote);
-        let Some(limit_update) = &mut inner.limits else {
-            inner.limits = Some(LimitUpdate::new(limits));
-            return Ok(false);
-        };
-        limits.write_cache |= owes;
-        if let Err(error) = limit_update.follow(limits) {
-            // Logged once, however often it is tried.
-            if inner.refusal != Some(error) {
-                pr_err!(
-                    "{self}: has larger blocks now, {} bytes instead of {}: unmap it and map it again\n",
-                    remote.logical_block_size,
-                    limit_update.block_bytes()
-                );
-            }
-            return Err(error);
-        }
-        if limit_update.begins_to_force() {
-            pr_warn!(
-                "{self}: the server's device has a cache now: each write is forced through it \
-                 until the disk is unmapped and mapped again\n"
-            );
-        }
-        Ok(limit_update.must_force())
-    }
-
     /// Handles the loss of the last path: requests are queued from now on, and none that was made
     /// before is being sent when this returns.
     pub(super) fn disconnected(&self) {
@@ -409,42 +279,6 @@ impl Device {
                 mapped_disk.unquiesce();
             }
         }
-    }
-
-    /// Opens the device again after the session was disconnected, or the server has closed it.
-    ///
-    /// # Errors
-    ///
-    /// `EALREADY` if it is open there, which the server is asked, `ENODEV` if it is being unmapped,
-    /// `EBUSY` while it is being mapped; else the server's.
-    pub(super) fn remap(self: &Arc<Self>, how: Remap) -> Result {
-        self.open_again(how, Occasion::Asked)
-    }
-
-    /// Opens the device again as [`Self::remap`] does, after an outage.
-    pub(super) fn open_after_outage(self: &Arc<Self>) -> Result {
-        self.open_again(Remap::Same, Occasion::AfterOutage)
-    }
-
-    /// Returns whether the server has not answered when the device was to be opened again.
-    pub(super) fn was_not_answered(&self) -> bool {
-        self.lock().refusal == Some(ETIMEDOUT)
-    }
-
-    fn open_again(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result {
-        if self.state().asks_before_remap() {
-            self.ask_whether_open();
-        }
-        self.state().check_remap()?;
-        self.open(how, occasion).inspect_err(|error| {
-            // It may be tried for long, once a second: one line for each reason.
-            let mut inner = self.lock();
-            if inner.refusal != Some(*error) {
-                inner.refusal = Some(*error);
-                pr_err!("{self}: not opened again: {error:?}\n");
-            }
-        })?;
-        Ok(())
     }
 
     /// Changes the capacity of the disk, in sectors of 512 bytes.
