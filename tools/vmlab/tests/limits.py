@@ -6,6 +6,7 @@ from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, in_time, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.tests.administration import lose
 
 TIER = tier.ALL
 
@@ -180,3 +181,29 @@ def test_waiting_limits_do_not_delay_an_unmap(pair: Lab) -> None:
     back(pair, disk)
     disk.unmap("force")
     write.wait(30)
+
+
+@needs(wires=1, timeout=240, tier=tier.CORE)
+def test_a_server_that_returns_with_smaller_chunks(pair: Lab) -> None:
+    """A write that is larger than they are waits, with one line, until the server has chunks of the old size again."""
+    rnbd.start(pair, mib=8)
+    disk = rnbd.map_disk(pair)
+    lose(pair, disk)
+    write = pair.client.start_job(f"dd if=/dev/urandom of={disk.path} bs=120k count=1 oflag=direct status=none", 150)
+    paths.rest(1)
+    pair.server.run("mods -r", 60)
+    rnbd.load_server(pair, rtrs="max_chunk_size=65536")
+    mark = pair.client.log_mark()
+    pair.mend(0)
+    refused = "smaller requests.*not used"
+    until(lambda: pair.client.log_matches(refused, mark), 30, "the log says why")
+    paths.rest(4)
+    ok(write.running, "the write did not wait")
+    eq(disk.attribute("state"), "closed")
+    eq(len(pair.client.log_matches(refused, mark)), 1, "lines about it")
+    pair.server.run("mods -r", 60)
+    rnbd.load_server(pair)
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    eq(write.wait(20).code, 0, "the write")
+    eq(int(disk.queue("max_hw_sectors_kb")), 124, "longest request")
+    disk.unmap()
