@@ -54,10 +54,21 @@ impl AdminLock {
     ///
     /// `ETIMEDOUT`, or `ERESTARTSYS` when the thread is killed.
     pub(super) fn lock(&self, mode: LockMode, timeout_ms: u32) -> Result<AdminLockGuard<'_>> {
-        let lock = || self.state.lock().step(Event::Lock(mode));
-        self.unlocked
-            .wait_until_killable_timeout_ms(lock, timeout_ms)?;
+        if !self.state.lock().step(Event::Lock(mode)) {
+            let retry = || self.state.lock().step(Event::Retry(mode));
+            self.unlocked
+                .wait_until_killable_timeout_ms(retry, timeout_ms)
+                .inspect_err(|_| self.end(Event::GiveUp(mode)))?;
+        }
         Ok(AdminLockGuard { lock: self, mode })
+    }
+
+    /// Ends the use of the lock, or the wait for it, and wakes those that may have it now.
+    fn end(&self, event: Event) {
+        if self.state.lock().step(event) {
+            self.did(Operation::Wake);
+            self.unlocked.wake_all();
+        }
     }
 
     /// Records what is about to be done.
@@ -102,10 +113,6 @@ impl AdminLockGuard<'_> {
 
 impl Drop for AdminLockGuard<'_> {
     fn drop(&mut self) {
-        let is_free = self.lock.state.lock().step(Event::Unlock);
-        if is_free {
-            self.lock.did(Operation::Wake);
-            self.lock.unlocked.wake_all();
-        }
+        self.lock.end(Event::Unlock);
     }
 }

@@ -9,10 +9,6 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
 };
 use kernel_ext::sync::synchronize_rcu;
 use rtrs_client::{
@@ -41,9 +37,6 @@ use crate::{
         },
     },
 };
-
-/// The pause after an OPEN that was not answered.
-const YIELD_MS: i64 = 10;
 
 /// Handles the events of a session.
 #[pin_data]
@@ -163,24 +156,14 @@ impl SessionEvents for SessionWatcher {
             if device.was_not_answered() {
                 last.push(device, GFP_KERNEL)?;
             } else {
-                done = reopen(device).and(done);
+                done = device.open_after_outage().and(done);
             }
         }
         for device in last {
-            done = reopen(device).and(done);
+            done = device.open_after_outage().and(done);
         }
         done
     }
-}
-
-/// Opens a device again after an outage. Sleeps.
-fn reopen(device: &Arc<Device>) -> Result {
-    let opened = device.open_after_outage();
-    if opened == Err(ETIMEDOUT) {
-        // The next OPEN is not to take the admin lock before those wake that have waited for it.
-        fsleep(Delta::from_millis(YIELD_MS));
-    }
-    opened
 }
 
 /// Returns whether the path over which these devices were asked for leads to the server of the

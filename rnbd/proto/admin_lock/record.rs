@@ -9,7 +9,8 @@ use ferro_proto::{
 
 use super::{
     LockMode,
-    LockState, //
+    LockState,
+    Waiting, //
 };
 
 /// The events of the lock.
@@ -19,6 +20,10 @@ pub enum Event {
     Lock(LockMode),
     /// A thread releases the lock: see [`LockState::unlock`].
     Unlock,
+    /// A thread that waits asks again: see [`LockState::retry`].
+    Retry(LockMode),
+    /// A thread waits no longer: see [`LockState::give_up`].
+    GiveUp(LockMode),
 }
 
 /// The next action of a thread.
@@ -45,14 +50,18 @@ impl Machine for LockState {
         match event {
             Event::Lock(mode) => self.lock(mode),
             Event::Unlock => self.unlock(),
+            Event::Retry(mode) => self.retry(mode),
+            Event::GiveUp(mode) => self.give_up(mode),
         }
     }
 }
 
-words!(struct LockState { mode, count });
+words!(struct LockState { mode, count, waiting, turn, let_in });
+
+words!(struct Waiting { opens, closes, validations });
 
 words!(enum LockMode { 1 => Open, 2 => Close, 3 => Validate });
 
-words!(enum Event { 1 => Lock(mode), 2 => Unlock });
+words!(enum Event { 1 => Lock(mode), 2 => Unlock, 3 => Retry(mode), 4 => GiveUp(mode) });
 
 words!(enum Operation { 1 => Open(mode), 2 => Use(mode), 3 => Close(mode), 4 => Wake });

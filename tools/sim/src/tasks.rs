@@ -298,7 +298,7 @@ impl World {
         let Some(waits) = task.map(|t| t.held.waits) else {
             return;
         };
-        if waits {
+        if waits.is_some() {
             return self.lock_timed_out(number);
         }
         self.trace

@@ -24,7 +24,11 @@ const KIND: &str = "rnbd_client: turns";
 const ALL: [LockMode; 3] = [LockMode::Open, LockMode::Close, LockMode::Validate];
 
 fn end(lock: &mut Traced<LockState>) {
-    if lock.step(Event::Unlock) {
+    ends(lock, Event::Unlock);
+}
+
+fn ends(lock: &mut Traced<LockState>, event: Event) {
+    if lock.step(event) {
         lock.did(Operation::Wake);
     }
 }
@@ -32,7 +36,7 @@ fn end(lock: &mut Traced<LockState>) {
 /// Records what the threads of `rnbd_client` do with the lock, by chance.
 fn record(chance: &mut fastrand::Rng) -> Vec<Told<Operation>> {
     let mut lock = Traced::new(LockState::NONE);
-    let mut held = Vec::new();
+    let (mut held, mut waiting) = (Vec::new(), Vec::new());
     for _ in 0..60 {
         let mode = ALL[chance.usize(..3)];
         match held.last() {
@@ -46,11 +50,24 @@ fn record(chance: &mut fastrand::Rng) -> Vec<Told<Operation>> {
                 held.pop();
                 end(&mut lock);
             }
-            _ if lock.step(Event::Lock(mode)) => held.push(mode),
-            _ => {}
+            _ if waiting.is_empty() || chance.bool() => match lock.step(Event::Lock(mode)) {
+                true => held.push(mode),
+                false => waiting.push(mode),
+            },
+            _ => {
+                let mode = waiting.swap_remove(chance.usize(..waiting.len()));
+                match chance.u8(..4) == 0 {
+                    true => ends(&mut lock, Event::GiveUp(mode)),
+                    false if lock.step(Event::Retry(mode)) => held.push(mode),
+                    false => waiting.push(mode),
+                }
+            }
         }
     }
     held.iter().for_each(|_| end(&mut lock));
+    waiting
+        .iter()
+        .for_each(|mode| ends(&mut lock, Event::GiveUp(*mode)));
     lock.record
 }
 
@@ -116,4 +133,23 @@ fn a_turn_without_begin_or_end_is_found() {
     assert_agrees(KIND, &lock.record);
     end(&mut lock);
     assert!(is_refused(KIND, &lock.record), "it has no begin");
+}
+
+#[test]
+fn a_thread_that_does_not_wait_neither_asks_again_nor_gives_up() {
+    let (open, validate) = (LockMode::Open, LockMode::Validate);
+    let record = |events: &[Event]| {
+        let mut lock = Traced::new(LockState::NONE);
+        lock.step(Event::Lock(open));
+        lock.step(Event::Lock(validate));
+        end(&mut lock);
+        events.iter().for_each(|event| ends(&mut lock, *event));
+        lock.record
+    };
+    assert!(is_refused(KIND, &record(&[])), "one waits without end");
+    assert_agrees(KIND, &record(&[Event::GiveUp(validate)]));
+    for wrong in [Event::Retry(open), Event::GiveUp(open)] {
+        let record = record(&[wrong, Event::GiveUp(validate)]);
+        assert!(is_refused(KIND, &record), "{wrong:?}");
+    }
 }

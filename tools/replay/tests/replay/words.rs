@@ -166,7 +166,8 @@ fn events_and_operations_of_the_admin_lock_are_read_back() {
     };
     let modes = [LockMode::Open, LockMode::Close, LockMode::Validate];
     let operations = |mode| [Operation::Open(mode), Operation::Use(mode)];
-    assert_round_trip(&modes.map(Event::Lock), &modes.map(Operation::Close));
+    let events = |mode| [Event::Lock(mode), Event::Retry(mode), Event::GiveUp(mode)];
+    assert_round_trip(&modes.map(events).concat(), &modes.map(Operation::Close));
     assert_round_trip(&[Event::Unlock], &modes.map(operations).concat());
     assert_round_trip(&[Event::Unlock], &[Operation::Wake]);
 }

@@ -28,8 +28,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     mode: Option<LockMode>,
-    /// The task waits for a mode.
-    pub(super) waits: bool,
+    /// The mode for which the task waits.
+    pub(super) waits: Option<LockMode>,
 }
 
 impl Purpose {
@@ -63,12 +63,16 @@ impl World {
         }
         self.release_lock(number);
         let client = &mut self.clients[self.at];
-        let is_free = wanted.is_none_or(|mode| client.admin_lock.lock(mode) || broken);
-        let Some(task) = client.tasks.get(number) else {
+        let Some(task) = client.tasks.list.get_mut(&number) else {
             return true;
         };
-        let waited = task.held.waits;
-        task.held.waits = !is_free;
+        let waited = task.held.waits.is_some();
+        let mut take = |mode| match waited {
+            true => client.admin_lock.retry(mode),
+            false => client.admin_lock.lock(mode),
+        };
+        let is_free = wanted.is_none_or(|mode| take(mode) || broken);
+        task.held.waits = wanted.filter(|_| !is_free);
         if is_free {
             task.held.mode = wanted.filter(|_| !broken);
             return true;
@@ -130,7 +134,7 @@ impl World {
     /// Tasks that wait for the lock try again.
     pub(crate) fn lock_released(&mut self) {
         let tasks = &self.clients[self.at].tasks.list;
-        let waiting = tasks.iter().filter(|(_, t)| t.held.waits);
+        let waiting = tasks.iter().filter(|(_, t)| t.held.waits.is_some());
         let waiting: Vec<u64> = waiting.map(|(number, _)| *number).collect();
         for number in waiting {
             self.next_step(number);
@@ -140,10 +144,12 @@ impl World {
     /// A task has waited for the lock for too long.
     pub(super) fn lock_timed_out(&mut self, number: u64) {
         self.trace.reached("the admin lock is not released");
-        let Some(task) = self.clients[self.at].tasks.get(number) else {
+        let client = &mut self.clients[self.at];
+        let Some(task) = client.tasks.list.get_mut(&number) else {
             return;
         };
-        task.held.waits = false;
+        let waited = task.held.waits.take();
+        let is_free = waited.is_some_and(|mode| client.admin_lock.give_up(mode));
         task.failed = true;
         match task.purpose {
             Purpose::Validate { .. } => {
@@ -156,6 +162,9 @@ impl World {
                     task.steps.pop_front();
                 }
             }
+        }
+        if is_free {
+            self.after(0, Event::Unlocked);
         }
         self.next_step(number);
     }
