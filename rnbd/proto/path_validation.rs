@@ -12,9 +12,11 @@
 //! - If all devices have their old numbers, requests for them are safe there.
 //! - Otherwise the client sends the same messages on the other paths. The same server gives the
 //!   same answers there: each device is open under the number just returned, or rejected again. It
-//!   has closed these devices: each stays fenced until `remap_device` is written. Any other answer,
-//!   or none, means two servers. That some devices have their old numbers shows nothing: a
-//!   restarted server may give a number again by chance.
+//!   has closed these devices: each stays fenced until `remap_device` is written. Any other answer
+//!   means two servers. That some devices have their old numbers shows nothing: a restarted server
+//!   may give a number again by chance.
+//! - Without an answer, here or there, the path is tried again later: a disk may be silent, or the
+//!   other path be lost, which its heartbeats notice.
 //!
 //! The client closes again the devices that the validation opened on the same server. Elsewhere
 //! they are closed with the session. If an outage has begun since, the answers say nothing about
@@ -59,12 +61,13 @@ impl Answer {
     }
 
     /// Returns whether this answer on the new path, and `others` on the other paths, can come from
-    /// a single server that has closed devices.
-    pub fn is_of_the_server_that_says(self, others: Answer) -> bool {
+    /// a single server that has closed devices; `None` if that is not known, as no answer came.
+    pub fn is_of_the_server_that_says(self, others: Answer) -> Option<bool> {
         match (self, others) {
-            (Self::Opened(new), Self::Opened(old)) => new == old,
-            (Self::Same, Self::Same) | (Self::Refused, Self::Refused) => true,
-            _ => false,
+            (Self::Missing, _) | (_, Self::Missing) => None,
+            (Self::Opened(new), Self::Opened(old)) => Some(new == old),
+            (Self::Same, Self::Same) | (Self::Refused, Self::Refused) => Some(true),
+            _ => Some(false),
         }
     }
 }

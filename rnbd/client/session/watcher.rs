@@ -180,10 +180,19 @@ fn judge(guard: &AdminLockGuard<'_>, asked: &[Asked]) -> Result<bool> {
         });
     match validation.verdict() {
         Verdict::SameServer => Ok(true),
-        Verdict::AskOthers => Ok(asked.iter().all(|one| {
-            let others = one.ask_others(guard);
-            one.answer().is_of_the_server_that_says(others)
-        })),
+        Verdict::AskOthers => {
+            for one in asked {
+                match one
+                    .answer()
+                    .is_of_the_server_that_says(one.ask_others(guard))
+                {
+                    Some(true) => {}
+                    Some(false) => return Ok(false),
+                    None => return Err(EAGAIN),
+                }
+            }
+            Ok(true)
+        }
         Verdict::TryLater => {
             let missing = asked.iter().find(|one| one.answer() == Answer::Missing);
             Err(missing.and_then(|one| one.answer.err()).unwrap_or(EAGAIN))

@@ -108,8 +108,13 @@ impl World {
         };
         // CAST: the number of a device.
         let others = path_validation::Answer::new(asked.number, answer.map(|id| id as u32));
-        if !asked.answer.is_of_the_server_that_says(others) {
-            task.verdict = Some(Ok(false));
+        let verdict = match asked.answer.is_of_the_server_that_says(others) {
+            Some(true) => None,
+            Some(false) => Some(Ok(false)),
+            None => Some(Err(Errno::EBUSY)),
+        };
+        if verdict.is_some() {
+            task.verdict = verdict;
             task.steps.clear();
         }
         if let (path_validation::Answer::Opened(id), true) = (others, others != asked.answer) {
