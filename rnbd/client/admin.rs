@@ -50,8 +50,8 @@ use crate::{
 };
 
 /// Agrees with the server on a protocol version, and gets its identity. The version changes nothing
-/// for a client: servers of version 1 ignore the priority. Sleeps for at most [`ANSWER_MS`]; the
-/// thread can be killed.
+/// for a client: servers of version 1 ignore the priority. Sleeps for at most twice
+/// [`ANSWER_MS`]; the thread can be killed.
 ///
 /// # Errors
 ///
@@ -93,11 +93,11 @@ pub(super) fn open(
 ) -> Result<Device, NotOpened> {
     // A server that does not know the extension gets zeroes.
     let wanted = wanted.filter(|_| server.is_extended);
-    let answer_time = occasion.answer_time(rtrs.timeout_max_ms());
-    let answer_time = answer_time.filter(|_| server.is_extended);
+    let answer_time = occasion.answer_time().filter(|_| server.is_extended);
     let request = Open::new(name.to_bytes(), access, wanted).ok_or(errno::ENAMETOOLONG)?;
     let request = request.with_answer_time(answer_time);
-    let response = ask(rtrs, occasion.waits(), &request, occasion.timeout_ms())?;
+    let timeout_ms = occasion.timeout_ms(server.is_extended);
+    let response = ask(rtrs, occasion.waits(), &request, timeout_ms)?;
     Device::parse(response.as_bytes(), server).map_err(|reason| NotOpened {
         error: bad(rtrs, reason),
         number: Some(response.device_id.get()),

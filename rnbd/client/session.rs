@@ -76,9 +76,9 @@ use crate::proto::{
 /// Most requests of a tag set (`BLK_MQ_MAX_DEPTH`).
 const DEPTH_MAX: u32 = 10240;
 
-/// The maximum time for which the lock is held: that of a message that waits for its id and for
-/// its answer.
-const LOCK_TIMEOUT_MS: u32 = 2 * ANSWER_MS;
+/// The maximum time for which the lock is held: by a server of the C driver, for two messages that
+/// wait for their ids and for their answers.
+const LOCK_TIMEOUT_MS: u32 = 4 * ANSWER_MS;
 
 /// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -148,6 +148,12 @@ impl DeviceState {
         matches!(self, Self::Disconnected)
     }
 
+    /// Returns whether a device that was silent is asked for again: it is not unmapped, and no
+    /// other thread has opened it.
+    pub const fn is_to_be_opened(self) -> bool {
+        matches!(self, Self::Init | Self::Disconnected | Self::Fenced)
+    }
+
     /// Returns whether `remap_device` asks the server first, which may have closed the device since
     /// the last request.
     pub const fn asks_before_remap(self) -> bool {

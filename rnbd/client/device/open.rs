@@ -5,7 +5,11 @@
 use block_ext::disk::Uevent;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        Instant,
+        Monotonic, //
+    },
 };
 use kernel_ext::errno;
 
@@ -34,7 +38,44 @@ use crate::{
     },
 };
 
+/// The reason why a device was not opened.
+struct Failed {
+    error: Error,
+    /// A server that goes on opening it has not answered, or said so.
+    is_silent: bool,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            is_silent: false,
+        }
+    }
+}
+
+fn ms(since: Instant<Monotonic>) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(0)
+}
+
 impl Device {
+    /// Opens the device as [`Self::open_once`] does, again and again while it is silent and a user
+    /// waits. What else wants the admin lock has it in between.
+    pub(crate) fn open(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result<Remote> {
+        let began = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let failed = match self.open_once(how, occasion) {
+                Ok(remote) => return Ok(remote),
+                Err(failed) => failed,
+            };
+            let is_wanted = failed.is_silent && self.state().is_to_be_opened();
+            if !is_wanted || !occasion.asks_again(ms(asked), ms(began)) {
+                return Err(failed.error);
+            }
+        }
+    }
+
     /// Opens the device on the server and stores its state: for the first time, or again after the
     /// session was disconnected. Queued requests are sent then.
     ///
@@ -44,7 +85,7 @@ impl Device {
     /// disconnected, `ETIMEDOUT` if the device had no [`LockMode`], `EAGAIN` if a lost CLOSE may
     /// still end it, `ESTALE` if the server has another disk under that name now, or a smaller one,
     /// and `how` does not allow it, `EINVAL` if that one's blocks are too large; else the server's.
-    pub(crate) fn open(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result<Remote> {
+    fn open_once(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result<Remote, Failed> {
         // Held until the number is in use.
         let guard = self.session().lock_admin(LockMode::Open)?;
         let disconnects = self.lock().disconnects;
@@ -59,7 +100,10 @@ impl Device {
                 if let Some(number) = not_opened.number {
                     self.close(number);
                 }
-                return Err(not_opened.error);
+                return Err(Failed {
+                    error: not_opened.error,
+                    is_silent: server.is_extended && not_opened.error == ETIMEDOUT,
+                });
             }
         };
         self.session().check_number(&self.rtrs, remote.device_id)?;
@@ -70,7 +114,7 @@ impl Device {
             if error != errno::ECONNABORTED {
                 self.close(remote.device_id);
             }
-            return Err(error);
+            return Err(error.into());
         }
         Ok(remote)
     }

@@ -96,7 +96,8 @@ pub trait AdminChannel {
     /// Returns the session of the messages.
     fn session(&self) -> &Session;
 
-    /// Returns the longest time for an answer, in milliseconds; it limits what the sender asks for.
+    /// Returns the longest time for a message and its answer, in milliseconds; it limits what the
+    /// sender asks for.
     fn timeout_max_ms(&self) -> u32 {
         u32::MAX
     }
@@ -117,8 +118,8 @@ pub trait AdminChannel {
         self.session().given_up.wait_for(message, timeout_ms)
     }
 
-    /// Sends a message and waits for its answer, at most `timeout_ms`; sleeps, and can be killed.
-    /// `waits` is what the answer may wait for: it limits how many ids such messages take.
+    /// Sends a message and waits for its answer, at most `timeout_ms` each; sleeps, and can be
+    /// killed. `waits` is what the answer may wait for: it limits how many ids such messages take.
     ///
     /// For [`Direction::Read`] the answer is `reply.len()` bytes, 1 to 4096. Returns their number.
     ///
@@ -136,9 +137,12 @@ pub trait AdminChannel {
     ) -> Result<usize> {
         let session = self.session();
         let timeout_ms = timeout_ms.min(self.timeout_max_ms());
-        let until_ms = session.now_ms().saturating_add(timeout_ms.into());
-        // CAST: at most `timeout_ms`.
-        let left_ms = || until_ms.saturating_sub(session.now_ms()) as u32;
+        let began_ms = session.now_ms();
+        let left_ms = |of_ms: u32| {
+            let until_ms = began_ms.saturating_add(of_ms.into());
+            // CAST: at most `of_ms`.
+            until_ms.saturating_sub(session.now_ms()) as u32
+        };
         if reply.len() > REPLY_MAX || (direction == Direction::Write && !reply.is_empty()) {
             return Err(EINVAL);
         }
@@ -150,7 +154,7 @@ pub trait AdminChannel {
             // CAST: at most a page.
             table.push(pages.clone(), 0, reply.len() as u32)?;
         }
-        let permit = session.take_admin_id(waits, left_ms())?;
+        let permit = session.take_admin_id(waits, left_ms(timeout_ms))?;
         let under_way = KBox::new(
             Message {
                 table,
@@ -159,8 +163,9 @@ pub trait AdminChannel {
             },
             GFP_KERNEL,
         )?;
-        send_with_retries(self, under_way, direction, message, left_ms())?;
-        let answered = answer.wait(left_ms());
+        send_with_retries(self, under_way, direction, message, left_ms(timeout_ms))?;
+        // Not less because it was sent late: the server may go by what the message says of it.
+        let answered = answer.wait(timeout_ms.min(left_ms(self.timeout_max_ms())));
         answered.inspect_err(|_| session.given_up.add(message, &answer))?;
         pages.copy_out(0, reply)?;
         Ok(reply.len())

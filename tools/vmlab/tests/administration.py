@@ -43,6 +43,11 @@ def ask_in_vain(lab: Lab, names: list[str]) -> None:
                    f"<<'END'\n{lines}\nEND\ntrue", 60)
 
 
+def ask(lab: Lab, name: str) -> Job:
+    """Writes to map_device for a disk that does not answer."""
+    return lab.client.start_job(f"echo '{rnbd.request(lab, name)}' > {rnbd.CONTROL}/map_device", 200)
+
+
 def lose(lab: Lab, disk: rnbd.Disk) -> None:
     """Cuts the only wire until the client has noticed."""
     lab.defer(lab.mend, 0)
@@ -348,7 +353,7 @@ def test_a_silent_disk_keeps_no_other_from_being_opened(pair: Lab) -> None:
     pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
     silent = rnbd.Disk(pair.client, "rnbd0", "s1", "dm-0")
     pair.defer(silent.unmap_if_there)
-    writer = pair.client.start_job(f"echo '{rnbd.request(pair, silent.remote)}' > {rnbd.CONTROL}/map_device", 200)
+    writer = ask(pair, silent.remote)
     until(lambda: pair.server.run(USERS).strip() == "1", 30, "the server opens the silent disk")
     other = rnbd.map_disk(pair, "ram1")
     eq(read_block(other), 0, "a read of the other disk")
@@ -362,7 +367,7 @@ def test_a_silent_disk_keeps_no_other_from_being_opened(pair: Lab) -> None:
     pair.defer(pair.server.write, SIDECAR, "auto")
     pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
     mark = pair.server.log_mark()
-    writer = pair.client.start_job(f"echo '{rnbd.request(pair, silent.remote)}' > {rnbd.CONTROL}/map_device", 200)
+    writer = ask(pair, silent.remote)
     until(lambda: pair.server.log_matches("'dm-0'.* opened as", mark), 20, "the server has opened the silent disk")
     pair.server.run(f"dmsetup resume {SUSPENDED}")
     writer.ok(60)
@@ -380,7 +385,7 @@ def test_a_silent_disk_keeps_no_other_from_coming_back(pair: Lab) -> None:
     pair.defer(pair.server.run, f"dmsetup resume {SUSPENDED}")
     silent = rnbd.Disk(pair.client, "rnbd1", "s1", "dm-0")
     pair.defer(silent.unmap_if_there)
-    writer = pair.client.start_job(f"echo '{rnbd.request(pair, silent.remote)}' > {rnbd.CONTROL}/map_device", 200)
+    writer = ask(pair, silent.remote)
     until(lambda: pair.server.run(USERS).strip() == "1", 30, "the server opens the silent disk")
     mark = pair.server.log_mark()
     lose(pair, other)
@@ -426,8 +431,14 @@ def test_disks_come_back_beside_a_silent_one(pair: Lab) -> None:
     rnbd.map_disk(pair, "ram2").unmap()
     ge(25, paths.uptime(pair.client) - began, "seconds to map another disk beside one message, at most")
     ask_in_vain(pair, ["./" * number + "dm-0" for number in range(1, ADMIN_IDS + 1)])
+    # A writer that lives asks in turns with the others.
+    writer = ask(pair, "./" * ADMIN_IDS + "./dm-0")
     eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 0, 6)}"), "", "add_path")
+    began = paths.uptime(pair.client)
     rnbd.map_disk(pair, "ram2").unmap()
+    ge(20, paths.uptime(pair.client) - began, "seconds to map and unmap another disk beside a silent one, at most")
+    ok(writer.running, "the silent disk was opened")
+    writer.kill()
     pair.server.run(f"dmsetup resume {SUSPENDED}")
     until(lambda: silent.attribute("state") == "open", 30, "the silent disk is back")
     eq(read_block(silent), 0, "a read of the disk that was silent")
@@ -461,14 +472,11 @@ def test_the_client_is_unloaded_while_a_server_does_not_answer(pair: Lab) -> Non
     rnbd.load_client(pair)
     other = rnbd.map_disk(pair, "ram1")
     pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
-    writer = pair.client.start_job(f"echo '{rnbd.request(pair, 'dm-0')}' > {rnbd.CONTROL}/map_device", 200)
+    writers = [ask(pair, "./" * number + "dm-0") for number in range(ADMIN_IDS)]
     until(lambda: pair.server.run(USERS).strip() == "1", 30, "the server opens the silent disk")
-    ask_in_vain(pair, ["./" * number + "dm-0" for number in range(1, ADMIN_IDS)])
-    line = rnbd.request(pair, f"mapper/{SUSPENDED}")
-    waiter = pair.client.start_job(f"echo '{line}' > {rnbd.CONTROL}/map_device", 200)
     mark = pair.client.log_mark()
     pair.client.run("rmmod rnbd_client", 100)
-    ok(not other.present and writer.wait(10).code and waiter.wait(10).code, "the disk and its writers are gone")
+    ok(not other.present and all(writer.wait(10).code for writer in writers), "the disk and its writers are gone")
     said = " ".join(pair.client.log_matches("is not mapped: ", mark))
     ok(said and "ETIMEDOUT" not in said and "Error(110)" not in said, f"the wait was over by itself: {said!r}")
     pair.server.run(f"dmsetup resume {SUSPENDED}")
