@@ -31,6 +31,7 @@ pub mod pi;
 pub mod refusal;
 pub mod retry;
 pub mod slot;
+pub mod told;
 pub mod wire;
 
 /// The protocol version; the minor one is not on the wire.

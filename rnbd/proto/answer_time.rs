@@ -13,10 +13,6 @@ use core::num::NonZeroU8;
 /// The time between two looks of a server for messages whose time is over, in milliseconds.
 pub const LOOK_MS: u32 = 500;
 
-/// The time for which a device stays open although no client was told that it is, in milliseconds:
-/// two minutes. A client asks for its silent devices one after the other.
-pub const UNTOLD_MS: u32 = 120_000;
-
 /// The time that a client gives the server for the answer to an OPEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerTime {

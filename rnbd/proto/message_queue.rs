@@ -42,6 +42,8 @@ pub enum Step {
     Open,
     /// Closes the device with this number.
     Close(u32),
+    /// Closes it if no client knows of it: see [`told`](super::told).
+    CloseUntold(u32),
 }
 
 /// The place of a message for whose device there is no queue.
@@ -61,6 +63,8 @@ pub enum Place {
 pub const fn place(step: Step, may_refuse: bool, busy: usize) -> Place {
     match step {
         Step::Open if may_refuse && busy >= OPENS_MAX => Place::Refused,
+        // It is tried again, and is not to have a place of those for CLOSE.
+        Step::CloseUntold(_) if busy >= OPENS_MAX => Place::Refused,
         _ if busy >= OF_SESSION_MAX => Place::Session,
         _ => Place::Queue,
     }
@@ -72,7 +76,7 @@ pub const fn place(step: Step, may_refuse: bool, busy: usize) -> Place {
 pub fn is_stale(step: Step, mut earlier: impl Iterator<Item = Step>) -> bool {
     match step {
         Step::Open => true,
-        Step::Close(_) => earlier.any(|earlier| earlier == step),
+        Step::Close(_) | Step::CloseUntold(_) => earlier.any(|earlier| earlier == step),
     }
 }
 

@@ -62,6 +62,14 @@ impl<M> Slot<M> {
         }
     }
 
+    /// Returns what is known of the device that is open, to change it.
+    pub const fn device_mut(&mut self) -> Option<&mut M> {
+        match self {
+            Slot::Open(device) => Some(device),
+            Slot::Free | Slot::Reserved | Slot::Retired => None,
+        }
+    }
+
     /// Reserves a number that is free; returns `false`, and changes nothing, if it is not.
     #[must_use]
     pub fn reserve(&mut self) -> bool {

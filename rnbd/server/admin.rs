@@ -66,8 +66,11 @@ pub(super) enum Answer {
     Done,
     /// The version agreed on.
     Version(SessInfo),
-    /// A device; `is_new`: this message has opened it.
-    Opened { device: OpenResponse, is_new: bool },
+    /// A device; `is_untold`: no client knew before that it is open.
+    Opened {
+        device: OpenResponse,
+        is_untold: bool,
+    },
 }
 
 impl Answer {
@@ -157,20 +160,20 @@ fn open(
 ) -> Result<Answer> {
     session.check_not_ended()?;
     session.server().left_queues().wait(session, name)?;
-    let known = |mapping: &Mapping| {
+    let known = |mapping: &mut Mapping| {
         let is_asked_for =
             mapping.access() == access && Wanted::is_answered(wanted, mapping.geometry());
         let known = Known::new(is_asked_for, mapping.is_present());
-        (known, mapping.answer())
+        (known, mapping.answer(), mapping.told.ask())
     };
     match session.with_mapping(name, known) {
-        Some((Known::Answer, device)) => {
+        Some((Known::Answer, device, is_untold)) => {
             return Ok(Answer::Opened {
                 device: device.to_wire(),
-                is_new: false,
+                is_untold,
             })
         }
-        Some((Known::Close { retire }, device)) => {
+        Some((Known::Close { retire }, device, _)) => {
             session.close_if(device.device_id, retire, |mapping| mapping.path() == name);
         }
         None => {}
@@ -208,7 +211,7 @@ fn open(
     let device = show(session, (name, access, wanted), &path, device, reservation)?;
     Ok(Answer::Opened {
         device,
-        is_new: true,
+        is_untold: true,
     })
 }
 

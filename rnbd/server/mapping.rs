@@ -39,7 +39,8 @@ use crate::{
             Basis,
             Identity, //
         },
-        pi::Geometry, //
+        pi::Geometry,
+        told::Told, //
     },
     shown::Shown, //
 };
@@ -94,6 +95,8 @@ pub(crate) struct Mapping {
     // Dropped first, so that no `force_close` reaches a mapping that is being closed.
     directory: Option<Directory<Description>>,
     description: Arc<Description>,
+    /// Whether the client knows of it. Changes with the slots of the session locked.
+    pub(super) told: Told,
     // Lent to the requests; `unused` completes when it is dropped.
     target: Option<Arc<LentBox<Target>>>,
     unused: Arc<Completion>,
@@ -135,6 +138,7 @@ impl Mapping {
         let mapping = Self {
             directory: None,
             description,
+            told: Told::YES,
             target: Some(target.clone()),
             unused,
             _watch: watch,

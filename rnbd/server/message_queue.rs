@@ -16,6 +16,7 @@
 //!
 //! An OPEN whose client has said how long it waits is answered then, see [`silent`].
 
+mod in_use;
 mod left;
 mod silent;
 
@@ -39,13 +40,15 @@ use kernel::{
         WorkItem, //
     },
 };
-use kernel_ext::sync::atomic::Ordering::Relaxed;
 use rtrs_server::Operation;
 
-pub(super) use self::left::LeftQueues;
 use self::{
-    left::LOOK_MS,
-    silent::Untold, //
+    in_use::InUse,
+    left::LOOK_MS, //
+};
+pub(super) use self::{
+    left::LeftQueues,
+    silent::close_untold, //
 };
 use super::{
     admin::{
@@ -82,6 +85,7 @@ struct About {
 
 /// A copy of a message.
 struct Copied {
+    /// The bytes of the client; of a CLOSE that no client has sent, the name of the device.
     user: KVec<u8>,
     data_len: u32,
     direction: Direction,
@@ -91,14 +95,14 @@ struct Copied {
 }
 
 impl Copied {
-    fn new(operation: &Operation, about: &About) -> Result<Arc<Self>> {
+    fn new(operation: Option<&Operation>, about: &About) -> Result<Arc<Self>> {
         let copied = Self {
             step: about.step,
             answer_time: about.answer_time,
             arrived: Instant::now(),
-            user: copy(operation.user()).ok_or(ENOMEM)?,
-            data_len: operation.data_len(),
-            direction: direction_of(operation),
+            user: copy(operation.map_or(&about.name, Operation::user)).ok_or(ENOMEM)?,
+            data_len: operation.map_or(0, Operation::data_len),
+            direction: operation.map_or(Direction::Write, direction_of),
         };
         Ok(Arc::new(copied, GFP_KERNEL)?)
     }
@@ -114,12 +118,12 @@ struct Waiting {
 /// The reason for which a message was not queued.
 pub(super) enum NotQueued {
     /// No queue has messages about its device, so it need not wait for one.
-    NoQueue(Operation),
+    NoQueue,
     /// No device is opened beside those of the queues that have messages, of this session or of
     /// all; or there is no memory for one more.
-    Refused(Operation),
+    Refused,
     /// A queue has some, and there is no memory to wait there: the message would overtake them.
-    NoMemory(Operation),
+    NoMemory,
 }
 
 /// The messages about one device.
@@ -139,19 +143,18 @@ impl WorkItem for MessageQueue {
 
     fn run(queue: Arc<MessageQueue>) {
         let (session, queues) = (&queue.session, queue.session.message_queues());
-        let mut untold = Untold::NONE;
-        loop {
-            untold.close_unless_asked_for(&queue);
-            let Some(message) = queues.first(&queue) else {
-                break;
+        while let Some(message) = queues.first(&queue) {
+            let answer = match message.step {
+                Step::CloseUntold(number) => {
+                    session.close_untold(number, &message.user);
+                    Ok(Answer::Done)
+                }
+                _ => session.carry_out(&message.user, message.data_len, message.direction),
             };
-            let Copied { user, .. } = &*message;
-            let answer = session.carry_out(user, message.data_len, message.direction);
             // The lock of the queues is not held while it is answered.
-            let operation = queues.take_first(&queue);
-            untold.note(&answer, operation.is_some());
-            if let Some(operation) = operation {
-                reply(operation, answer);
+            match queues.take_first(&queue) {
+                Some(operation) => reply(operation, answer),
+                None => session.keep_untold(&answer),
             }
         }
     }
@@ -166,24 +169,6 @@ impl MessageQueue {
             }),
             GFP_KERNEL,
         )
-    }
-}
-
-/// One of the queues that all sessions share; returned when this is dropped.
-struct InUse(Arc<Session>);
-
-impl InUse {
-    /// Takes one for a session, if one is free for a message that may be refused, or may not.
-    fn take(session: &Arc<Session>, may_refuse: bool) -> Option<Self> {
-        let before = session.server().queues_in_use().fetch_add(1, Relaxed);
-        let taken = Self(session.clone());
-        message_queue::is_free(before, may_refuse).then_some(taken)
-    }
-}
-
-impl Drop for InUse {
-    fn drop(&mut self) {
-        self.0.server().queues_in_use().fetch_sub(1, Relaxed);
     }
 }
 
@@ -249,10 +234,20 @@ impl List {
         entries.find(|entry| Arc::ptr_eq(&entry.queue, queue))
     }
 
-    /// Returns the number of queues that have messages.
-    fn busy(&self) -> usize {
+    /// Returns the place of a message for whose device there is no queue.
+    fn place(&self, about: &About) -> Place {
         let busy = |entry: &&Entry| entry.busy.is_some();
-        self.entries.iter().filter(busy).count()
+        let busy = self.entries.iter().filter(busy).count();
+        message_queue::place(about.step, about.may_refuse, busy)
+    }
+
+    /// Returns whether a message that no client has sent is not needed: the session has ended, or
+    /// the queue at an index has one already.
+    fn is_needless(&self, step: Step, busy: Option<usize>) -> bool {
+        let queue = busy.and_then(|index| self.entries.get(index));
+        let waiting = queue.map_or(&[][..], |entry| &*entry.messages);
+        let steps = waiting.iter().map(|waiting| waiting.message.step);
+        self.is_closed || message_queue::is_stale(step, steps)
     }
 }
 
@@ -267,20 +262,20 @@ impl MessageQueues {
         })
     }
 
-    /// Queues a message of `session` about the device `name`, and returns the queue, whose work
-    /// item the caller must queue.
+    /// Queues a message of `session` about the device `name`, and takes its operation, if it has
+    /// one. Returns the queue, whose work item the caller must queue.
     ///
     /// # Errors
     ///
-    /// Returns the message if all queues have messages about other devices, those of this session
-    /// or of the server, or there is no memory; see [`NotQueued`].
+    /// Takes nothing if all queues have messages about other devices, those of this session or of
+    /// the server, or there is no memory; see [`NotQueued`].
     fn push(
         &self,
         session: &Arc<Session>,
         about: About,
-        operation: Operation,
+        operation: &mut Option<Operation>,
     ) -> Result<Arc<MessageQueue>, NotQueued> {
-        let message = Copied::new(&operation, &about);
+        let message = Copied::new(operation.as_ref(), &about);
         let mut list = self.list.lock();
         let is_of = |busy: &Busy| message_queue::is_same(&busy.name, &about.name);
         let mut entries = list.entries.iter();
@@ -290,23 +285,26 @@ impl MessageQueues {
             None if about.may_refuse => NotQueued::Refused,
             None => NotQueued::NoQueue,
         };
+        if operation.is_none() && list.is_needless(about.step, busy) {
+            return Err(NotQueued::Refused);
+        }
         if busy.is_none() {
-            match message_queue::place(about.step, about.may_refuse, list.busy()) {
+            match list.place(&about) {
                 Place::Queue => {}
-                Place::Session => return Err(NotQueued::NoQueue(operation)),
-                Place::Refused => return Err(NotQueued::Refused(operation)),
+                Place::Session => return Err(NotQueued::NoQueue),
+                Place::Refused => return Err(NotQueued::Refused),
             }
         }
         let (Ok(message), Some(entry)) = (message, busy_or_free(&mut list.entries, busy, session))
         else {
-            return Err(no_queue(operation));
+            return Err(no_queue);
         };
         if entry.messages.reserve(1, GFP_KERNEL).is_err() {
-            return Err(no_queue(operation));
+            return Err(no_queue);
         }
         if entry.busy.is_none() {
             let Some(in_use) = InUse::take(session, about.may_refuse) else {
-                return Err(no_queue(operation));
+                return Err(no_queue);
             };
             entry.busy = Some(Busy {
                 name: about.name,
@@ -315,7 +313,9 @@ impl MessageQueues {
             });
         }
         // A path that is closed later finds it here.
-        let operation = Some(operation).filter(|operation| !operation.is_discarded());
+        let operation = operation
+            .take()
+            .filter(|operation| !operation.is_discarded());
         // There is room.
         let _ = entry
             .messages
@@ -403,18 +403,26 @@ pub(super) fn route(session: &Arc<Session>, message: Operation) {
         Ok(None) => return session.answer(message),
         Err(error) => return message.reply(Err(error)),
     };
+    if about.step == Step::Open {
+        session.note_asked();
+    }
     let has_answer_time = about.answer_time.is_some();
-    match session.message_queues().push(session, about, message) {
-        Ok(queue) => {
+    let mut operation = Some(message);
+    let pushed = session
+        .message_queues()
+        .push(session, about, &mut operation);
+    match (pushed, operation) {
+        (Ok(queue), _) => {
             // If the item is queued already, it will take this message.
             drop(session.server().messages().enqueue::<_, 0>(queue));
             if has_answer_time {
-                session.look_for_silent();
+                session.look_later();
             }
         }
-        Err(NotQueued::NoQueue(message)) => session.answer(message),
-        Err(NotQueued::NoMemory(message)) => message.reply(Err(ENOMEM)),
-        Err(NotQueued::Refused(message)) => {
+        (Err(_), None) => {}
+        (Err(NotQueued::NoQueue), Some(message)) => session.answer(message),
+        (Err(NotQueued::NoMemory), Some(message)) => message.reply(Err(ENOMEM)),
+        (Err(NotQueued::Refused), Some(message)) => {
             if LOG_LIMIT.allow().is_some() {
                 pr_err!(
                     "session {}: a device is not opened: too many others are silent\n",
@@ -442,21 +450,24 @@ fn device_of(session: &Session, message: &Operation) -> Result<Option<About>> {
                 may_refuse: answer_time.is_some() && !is_open,
             }
         }
-        Ok(Message::Close { device_id }) => match session.with_path_of(device_id, copy) {
-            Some(name) => About {
+        Ok(Message::Close { device_id }) => {
+            let name = session.with_number(device_id, |mapping| copy(mapping.path()));
+            let Some(name) = name else {
+                return Ok(None);
+            };
+            About {
                 name: name.ok_or(ENOMEM)?,
                 step: Step::Close(device_id),
                 answer_time: None,
                 may_refuse: false,
-            },
-            None => return Ok(None),
-        },
+            }
+        }
         _ => return Ok(None),
     };
     Ok(Some(about))
 }
 
-fn copy(name: &[u8]) -> Option<KVec<u8>> {
+pub(super) fn copy(name: &[u8]) -> Option<KVec<u8>> {
     let mut copied = KVec::new();
     copied.extend_from_slice(name, GFP_KERNEL).ok()?;
     Some(copied)
@@ -473,6 +484,9 @@ impl Session {
     fn answer(self: &Arc<Self>, operation: Operation) {
         let (user, len) = (operation.user(), operation.data_len());
         let answer = self.carry_out(user, len, direction_of(&operation));
+        if operation.is_discarded() {
+            self.keep_untold(&answer);
+        }
         reply(operation, answer);
     }
 

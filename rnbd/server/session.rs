@@ -2,6 +2,8 @@
 
 //! One client session: the devices that it has open, by number.
 
+mod look;
+
 use kernel::{
     prelude::*,
     str::{
@@ -14,8 +16,11 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        Instant,
+        Monotonic, //
+    },
     workqueue::{
-        impl_has_delayed_work,
         impl_has_work,
         new_delayed_work,
         new_work,
@@ -30,17 +35,14 @@ use kernel_ext::{
         atomic::{
             AtomicBool,
             AtomicU32,
+            AtomicU64,
             Ordering::Relaxed, //
         },
         Lent,
         LentBox,
         RcuArc, //
     },
-    workqueue::{
-        self,
-        DelayedItem,
-        WorkQueue, //
-    },
+    workqueue, //
 };
 use rtrs_server::{
     Operation,
@@ -66,7 +68,6 @@ use super::{
     Server, //
 };
 use crate::proto::{
-    answer_time::LOOK_MS,
     message::IoRequest,
     slot::Slot,
     VERSION, //
@@ -105,9 +106,13 @@ pub(crate) struct Session {
     work: Work<Session>,
     #[pin]
     message_queues: MessageQueues,
-    /// Looks for silent devices while a message has said how long its client waits.
+    /// Looks for silent devices while a message has said how long its client waits, and for those
+    /// that no client knows of.
     #[pin]
-    look: DelayedWork<Session, 1>,
+    look: DelayedWork<Session, { look::LOOK }>,
+    begun: Instant<Monotonic>,
+    /// The time of the last OPEN since then, in milliseconds.
+    asked_ms: AtomicU64,
     /// No device is opened any more.
     has_ended: AtomicBool,
 }
@@ -122,26 +127,6 @@ impl WorkItem for Session {
     fn run(session: Arc<Session>) {
         while let Some(operation) = session.messages.pop() {
             message_queue::route(&session, operation);
-        }
-    }
-}
-
-impl_has_delayed_work! {
-    impl HasDelayedWork<Self, 1> for Session { self.look }
-}
-
-impl DelayedItem<1> for Session {
-    fn wq(&self) -> &WorkQueue {
-        self.server.messages()
-    }
-}
-
-impl WorkItem<1> for Session {
-    type Pointer = Arc<Session>;
-
-    fn run(session: Arc<Session>) {
-        if session.answer_due() {
-            session.look_for_silent();
         }
     }
 }
@@ -166,6 +151,8 @@ impl Session {
                 work <- new_work!("rnbd_server::Session::work"),
                 message_queues <- MessageQueues::new(),
                 look <- new_delayed_work!("rnbd_server::Session::look"),
+                begun: Instant::now(),
+                asked_ms: AtomicU64::new(0),
                 has_ended: AtomicBool::new(false),
             }),
             GFP_KERNEL,
@@ -195,11 +182,15 @@ impl Session {
     }
 
     /// Calls `f` with the mapping of the path `path`, if there is one.
-    pub(super) fn with_mapping<R>(&self, path: &[u8], f: impl FnOnce(&Mapping) -> R) -> Option<R> {
+    pub(super) fn with_mapping<R>(
+        &self,
+        path: &[u8],
+        f: impl FnOnce(&mut Mapping) -> R,
+    ) -> Option<R> {
         self.slots
             .lock()
-            .iter()
-            .filter_map(Slot::device)
+            .iter_mut()
+            .filter_map(Slot::device_mut)
             .find(|mapping| mapping.path() == path)
             .map(f)
     }
@@ -320,22 +311,19 @@ impl Session {
         let _ = self.server.messages().enqueue::<Arc<Self>, 0>(self.clone());
     }
 
-    /// Looks soon for devices that are silent for longer than a client waits.
-    pub(super) fn look_for_silent(self: &Arc<Self>) {
-        // It may be pending for others.
-        let _ = workqueue::queue_delayed::<_, 1>(self.clone(), LOOK_MS);
-    }
-
     /// Returns the queues of messages about devices.
     pub(super) fn message_queues(&self) -> &MessageQueues {
         &self.message_queues
     }
 
-    /// Calls `f` with the name of the device that is open under a number.
-    pub(super) fn with_path_of<R>(&self, device_id: u32, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        let slots = self.slots.lock();
-        let mapping = slots.get(device_id as usize)?.device()?;
-        Some(f(mapping.path()))
+    /// Calls `f` with the mapping of a number, if there is one.
+    pub(super) fn with_number<R>(
+        &self,
+        device_id: u32,
+        f: impl FnOnce(&mut Mapping) -> R,
+    ) -> Option<R> {
+        let mut slots = self.slots.lock();
+        slots.get_mut(device_id as usize)?.device_mut().map(f)
     }
 
     /// Closes all devices; no more messages arrive. What a queue is about to open it closes again.
@@ -348,7 +336,7 @@ impl Session {
         workqueue::flush::<_, 0>(self);
         self.message_queues.close(self);
         // It has nothing to look for any more: all paths are closed.
-        drop(workqueue::cancel_delayed_sync::<_, 1>(self));
+        drop(workqueue::cancel_delayed_sync::<_, { look::LOOK }>(self));
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {
             self.close(device_id, false);

@@ -4,42 +4,31 @@
 //!
 //! An OPEN whose client waits no longer ([`answer_time`](crate::proto::answer_time)) is answered
 //! with `ETIMEDOUT`, so that the client can use its chunk. The thread of the queue goes on opening
-//! the device. If that succeeds the device is open although no client was told so: the next OPEN
-//! finds it, and without one it is closed again after a while. So a client that does not ask again,
-//! as its user has given up, keeps no device.
+//! the device. If that succeeds the device is open although no client was told so: see
+//! [`told`](crate::proto::told). No thread waits meanwhile.
 
 use kernel::{
     prelude::*,
     str::BStr,
-    sync::Arc,
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
+    sync::Arc, //
 };
 use rtrs_server::Operation;
 
 use super::{
     copy,
+    About,
     Entry,
-    MessageQueue,
     MessageQueues,
     Waiting, //
 };
 use crate::{
-    proto::{
-        answer_time::UNTOLD_MS, //
-        message_queue,
-    },
+    proto::message_queue::Step,
     server::{
         admin::Answer,
         log_limit::LOG_LIMIT,
         session::Session, //
-    },
+    }, //
 };
-
-/// The time after which a thread that waits for an OPEN looks again.
-const AGAIN_MS: u32 = 100;
 
 /// The result of a look for messages whose clients wait no longer.
 enum Look {
@@ -103,83 +92,43 @@ impl MessageQueues {
         all
     }
 
-    /// Waits until `queue` has a message; returns `false` if it gets none while `left_ms` pass,
-    /// which becomes less. Sleeps.
-    fn await_message(&self, queue: &Arc<MessageQueue>, left_ms: &mut u32) -> bool {
-        while *left_ms != 0 {
-            let mut list = self.list.lock();
-            let has_none = |entry: &mut Entry| entry.messages.is_empty();
-            // The end of a session closes all its devices.
-            if list.is_closed || !list.entry_of(queue).is_some_and(has_none) {
-                return true;
-            }
-            drop(list);
-            fsleep(Delta::from_millis(AGAIN_MS.into()));
-            *left_ms = left_ms.saturating_sub(AGAIN_MS);
+    /// Has the session look for what is open for no one, unless it has ended.
+    fn look_later(&self, session: &Arc<Session>) {
+        let list = self.list.lock();
+        if !list.is_closed {
+            session.look_later();
         }
-        false
     }
 }
 
-/// The number under which the device of a queue is open without a client that was told so, and the
-/// time for which it stays so.
-pub(super) struct Untold {
-    number: Option<u32>,
-    left_ms: u32,
-}
-
-impl Untold {
-    /// No number.
-    pub(super) const NONE: Self = Self {
-        number: None,
-        left_ms: 0,
+/// Queues the CLOSE of device `device_id`, with this name, which is carried out if no client knows
+/// of the device then. Without a queue for that it is tried again at the next look.
+pub(in crate::server) fn close_untold(session: &Arc<Session>, device_id: u32, name: KVec<u8>) {
+    let about = About {
+        name,
+        step: Step::CloseUntold(device_id),
+        answer_time: None,
+        may_refuse: false,
     };
-
-    /// Notes what a message has opened, and whether its client is told.
-    pub(super) fn note(&mut self, answer: &Result<Answer>, is_told: bool) {
-        match answer {
-            Ok(Answer::Opened { device, .. }) if is_told => {
-                let is_other = |number: &u32| *number != device.device_id.get();
-                self.number = self.number.filter(is_other);
-            }
-            Ok(Answer::Opened { device, is_new }) if *is_new => {
-                self.number = Some(device.device_id.get());
-                self.left_ms = UNTOLD_MS;
-            }
-            // One that is refused, as the device is open under another spelling of its name, does
-            // not make it stay open for longer.
-            _ => {}
-        }
-    }
-
-    /// Waits for a message if there is such a device, and closes it if none comes. Sleeps.
-    pub(super) fn close_unless_asked_for(&mut self, queue: &Arc<MessageQueue>) {
-        let session = &queue.session;
-        let queues = session.message_queues();
-        let left_ms = &mut self.left_ms;
-        let is_over = |_: &u32| !queues.await_message(queue, left_ms);
-        let Some(number) = self.number.filter(is_over) else {
-            return;
-        };
-        self.number = None;
-        if let Some(name) = queues.name_of(queue) {
-            session.close_if(number, false, |mapping| {
-                message_queue::is_same(mapping.path(), &name)
-            });
-        }
-    }
-}
-
-impl MessageQueues {
-    /// Returns the name of the device whose messages a queue has.
-    fn name_of(&self, queue: &Arc<MessageQueue>) -> Option<KVec<u8>> {
-        let mut list = self.list.lock();
-        let busy = list.entry_of(queue)?.busy.as_ref()?;
-        copy(&busy.name)
+    if let Ok(queue) = session.message_queues().push(session, about, &mut None) {
+        drop(session.server().messages().enqueue::<_, 0>(queue));
     }
 }
 
 impl Session {
+    /// Keeps a device for a while that an OPEN has opened, or found, without a client that waits
+    /// for the answer.
+    pub(super) fn keep_untold(self: &Arc<Self>, answer: &Result<Answer>) {
+        if let Ok(Answer::Opened {
+            device,
+            is_untold: true,
+        }) = answer
+        {
+            self.note_untold(device.device_id.get());
+            self.message_queues().look_later(self);
+        }
+    }
+
     /// Answers the messages whose clients wait no longer; returns whether others may wait so long.
     pub(in crate::server) fn answer_due(&self) -> bool {
         loop {

@@ -81,3 +81,4 @@ mod test_device_fabric;
 mod test_device_faults;
 mod text;
 mod timeouts;
+mod told;

@@ -50,13 +50,25 @@ fn a_lane_keeps_little_of_clients_that_come_and_go() {
     // Each client sends as much as it can and is gone, while the device does not answer.
     let mut queue = vec![Step::Open];
     for _ in 0..10 {
-        for step in [Step::Open, Step::Close(1), Step::Open, Step::Close(2)] {
+        for step in [
+            Step::Open,
+            Step::Close(1),
+            Step::CloseUntold(1),
+            Step::Open,
+            Step::Close(2),
+        ] {
             if !is_stale(step, queue.iter().copied()) {
                 queue.push(step);
             }
         }
     }
-    assert_eq!(queue, [Step::Open, Step::Close(1), Step::Close(2)]);
+    let once = [
+        Step::Open,
+        Step::Close(1),
+        Step::CloseUntold(1),
+        Step::Close(2),
+    ];
+    assert_eq!(queue, once);
 }
 
 #[test]
@@ -70,6 +82,10 @@ fn a_silent_device_more_than_a_session_may_have_is_refused_and_blocks_nothing() 
     // Whatever a client sends beside them that waits for a device has a queue.
     assert!((0..opens + ids).all(|busy| is_queued(Step::Close(7), busy)));
     assert!(opens >= 4 * ids, "a client has many devices");
+    // What no client has asked for takes no place of what one asks for.
+    let untold = |busy| place(Step::CloseUntold(7), false, busy);
+    assert!((0..opens).all(|busy| untold(busy) == Place::Queue));
+    assert!((opens..OF_SESSION_MAX + 9).all(|busy| untold(busy) == Place::Refused));
 }
 
 #[test]
