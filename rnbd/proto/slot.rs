@@ -42,7 +42,9 @@ impl Known {
     /// present, or was removed.
     ///
     /// A client that asks for something else has not got the answer to an OPEN, or its CLOSE was
-    /// lost with a path: it does not use the number. That of a removed disk it may still use.
+    /// lost with a path: it does not use the number. The number stays reserved for the device until
+    /// that is open anew: a client that uses it all the same reaches no other disk. That of a
+    /// removed disk it may still use.
     pub const fn new(is_asked_for: bool, is_present: bool) -> Self {
         match (is_asked_for, is_present) {
             (true, true) => Self::Answer,

@@ -166,6 +166,8 @@ fn open(
         let known = Known::new(is_asked_for, mapping.is_present());
         (known, mapping.answer(), mapping.told.ask())
     };
+    // Of a device that is opened anew, so that no other gets it meanwhile.
+    let mut number = None;
     match session.with_mapping(name, known) {
         Some((Known::Answer, device, is_untold)) => {
             return Ok(Answer::Opened {
@@ -174,7 +176,10 @@ fn open(
             })
         }
         Some((Known::Close { retire }, device, _)) => {
-            session.close_if(device.device_id, retire, |mapping| mapping.path() == name);
+            let is_right = |mapping: &Mapping| mapping.path() == name;
+            number = session
+                .close_and_reserve(device.device_id, retire, is_right)
+                .flatten();
         }
         None => {}
     }
@@ -207,7 +212,10 @@ fn open(
         return Err(EINVAL);
     }
     let device = Arc::new(device, GFP_KERNEL)?;
-    let reservation = session.reserve()?;
+    let reservation = match number {
+        Some(reservation) => reservation,
+        None => session.reserve()?,
+    };
     let device = show(session, (name, access, wanted), &path, device, reservation)?;
     Ok(Answer::Opened {
         device,

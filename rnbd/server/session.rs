@@ -282,12 +282,21 @@ impl Session {
         retire: bool,
         is_right: impl FnOnce(&Mapping) -> bool,
     ) -> bool {
+        self.close_and_reserve(device_id, retire, is_right)
+            .is_some()
+    }
+
+    /// Closes device `device_id` as [`Self::close_if`] does, and returns its number if it is to be
+    /// used again: it is free when that is dropped.
+    pub(super) fn close_and_reserve(
+        &self,
+        device_id: u32,
+        retire: bool,
+        is_right: impl FnOnce(&Mapping) -> bool,
+    ) -> Option<Option<Reservation<'_>>> {
         let mut slots = self.slots.lock();
-        let slot = slots.get_mut(device_id as usize);
-        let Some(closed) = slot.and_then(|slot| slot.close(retire, is_right)) else {
-            return false;
-        };
-        // The number is free again when the device is closed.
+        let slot = slots.get_mut(device_id as usize)?;
+        let closed = slot.close(retire, is_right)?;
         let reservation = (!retire).then(|| Reservation {
             session: self,
             device_id,
@@ -297,8 +306,7 @@ impl Session {
         // takes it.
         drop(slots);
         drop(closed);
-        drop(reservation);
-        true
+        Some(reservation)
     }
 
     /// Queues a message for the work item. Any context. Not inlined, so that IO requests do not use
