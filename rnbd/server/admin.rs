@@ -161,8 +161,7 @@ fn open(
     session.check_not_ended()?;
     session.server().left_queues().wait(session, name)?;
     let known = |mapping: &mut Mapping| {
-        let is_asked_for =
-            mapping.access() == access && Wanted::is_answered(wanted, mapping.geometry());
+        let is_asked_for = mapping.is_asked_for(access, wanted);
         let known = Known::new(is_asked_for, mapping.is_present());
         (known, mapping.answer(), mapping.told.ask())
     };
@@ -233,19 +232,18 @@ fn show(
 ) -> Result<OpenResponse> {
     let server = session.server();
     let device_id = reservation.device_id();
-    let label = |name: &BStr| {
-        let session = session.name();
+    let label = || {
+        let (session, name) = (session.name(), BStr::from_bytes(name));
         CString::try_from_fmt(fmt!("session {session}: device '{name}'"))
     };
-    let name_shown = BStr::from_bytes(name);
-    let has_sidecar = server.volumes().has_sidecar(&device, &label(name_shown)?)?;
+    let has_sidecar = server.volumes().has_sidecar(&device, &label()?)?;
     // The device may have taken its time.
     session.check_not_ended()?;
     let geometry = wanted.and_then(|wanted| protection::offer(&device, wanted, has_sidecar));
     let protection = match geometry {
         Some(geometry) => {
             let bios = server.protected_bios().clone();
-            let protection = Protection::new(label(name_shown)?, geometry, bios)?;
+            let protection = Protection::new(label()?, geometry, bios)?;
             Some(Arc::new(protection, GFP_KERNEL)?)
         }
         None => None,
@@ -257,7 +255,7 @@ fn show(
             let request = store::Request {
                 path,
                 export: claim.folder()?,
-                label: label(name_shown)?,
+                label: label()?,
                 protection: protection.clone(),
                 version: session.version(),
                 boot: server.boot(),
@@ -271,6 +269,7 @@ fn show(
         device_id,
         path: c_string(name)?,
         access,
+        wanted,
         protection,
         seen: attached.as_ref().map(|attached| attached.stats().clone()),
     };

@@ -39,7 +39,10 @@ use crate::{
             Basis,
             Identity, //
         },
-        pi::Geometry,
+        pi::{
+            Geometry,
+            Wanted, //
+        },
         told::Told, //
     },
     shown::Shown, //
@@ -55,6 +58,8 @@ pub(crate) struct Description {
     pub(crate) path: CString,
     /// The access mode.
     pub(crate) access: AccessMode,
+    /// The protection information that the client has asked for.
+    pub(crate) wanted: Option<Wanted>,
     /// The protection information of its requests.
     pub(crate) protection: Option<Arc<Protection>>,
     /// The counts of requests without protection information, if the device has a sidecar.
@@ -196,9 +201,11 @@ impl Mapping {
         }
     }
 
-    /// Returns the access mode.
-    pub(crate) fn access(&self) -> AccessMode {
-        self.description.access
+    /// Returns whether an OPEN that asks for this is answered by the device as it is open.
+    pub(crate) fn is_asked_for(&self, access: AccessMode, wanted: Option<Wanted>) -> bool {
+        let opened_for = self.description.wanted;
+        self.description.access == access
+            && Wanted::is_answered(wanted, opened_for, self.geometry())
     }
 
     /// Returns what the tuples of its requests are like, if they have some.

@@ -93,12 +93,19 @@ impl Wanted {
         Geometry::new(Mode::Wire, format, interval_bytes)
     }
 
-    /// Returns whether a device with `geometry` is what is asked for.
-    pub const fn is_answered(wanted: Option<Self>, geometry: Option<Geometry>) -> bool {
+    /// Returns whether a device with `geometry`, which was opened for a client that asked for
+    /// `opened_for`, is what is asked for: the server would say the same again.
+    pub fn is_answered(
+        wanted: Option<Self>,
+        opened_for: Option<Self>,
+        geometry: Option<Geometry>,
+    ) -> bool {
         match (wanted, geometry) {
             (None, None) => true,
             (Some(wanted), Some(geometry)) => wanted.accepts(geometry.format()),
-            _ => false,
+            // It had nothing that was wanted.
+            (Some(_), None) => wanted == opened_for,
+            (None, Some(_)) => false,
         }
     }
 

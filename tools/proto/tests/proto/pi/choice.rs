@@ -119,10 +119,10 @@ fn a_server_offers_what_its_disk_can_have() {
         assert_eq!(offer(wanted, block, stored), expected, "{wanted:?} {block}");
         let answer = wanted.offer(block, stored);
         assert_eq!(
-            Wanted::is_answered(Some(wanted), answer),
+            Wanted::is_answered(Some(wanted), None, answer),
             expected.is_some()
         );
-        assert_eq!(Wanted::is_answered(None, answer), expected.is_none());
+        assert_eq!(Wanted::is_answered(None, None, answer), expected.is_none());
     }
 }
 
@@ -130,7 +130,7 @@ fn a_server_offers_what_its_disk_can_have() {
 fn another_format_is_no_answer() {
     let wire_t10 = Geometry::new(Mode::Wire, Format::T10, 512);
     let crc64 = Wanted::Format(Format::Crc64);
-    assert!(!Wanted::is_answered(Some(crc64), wire_t10));
+    assert!(!Wanted::is_answered(Some(crc64), None, wire_t10));
 }
 
 #[test]
@@ -230,4 +230,35 @@ fn a_device_of_a_c_server_has_none_whatever_its_bytes_are() {
     assert!(unknown.to_string().contains("0x31"));
     server.is_extended = false;
     assert_eq!(Device::parse(answer.as_bytes(), &server), Ok(plain));
+}
+
+#[test]
+fn a_slow_disk_without_tuples_is_found_by_the_next_open_of_pi_auto() {
+    let wanted = Choice::Auto.wanted();
+    // Its blocks are larger than intervals; a server with pi=off says the same of any disk.
+    let has = wanted.and_then(|wanted| wanted.offer(16384, Kept::Nowhere));
+    assert_eq!((has, Choice::Auto.check(has)), (None, Ok(())));
+    // The first OPEN has opened it for no one, and the next turn of map_device finds it.
+    assert!(Wanted::is_answered(wanted, wanted, has));
+    // So does an OPEN after that, which knows what the device has.
+    assert!(Wanted::is_answered(None, wanted, has));
+}
+
+#[test]
+fn an_open_that_asks_for_something_else_is_not_answered_by_what_is_open() {
+    let crc64 = Geometry::new(Mode::Wire, Format::Crc64, 4096);
+    let all = [
+        None,
+        Some(Wanted::Any),
+        Some(Wanted::Format(Format::Crc64)),
+        Some(Wanted::Format(Format::T10)),
+    ];
+    for wanted in all {
+        for opened_for in all {
+            let has_it = wanted.is_some() && wanted != Some(Wanted::Format(Format::T10));
+            assert_eq!(Wanted::is_answered(wanted, opened_for, crc64), has_it);
+            let same = wanted.is_none() || wanted == opened_for;
+            assert_eq!(Wanted::is_answered(wanted, opened_for, None), same);
+        }
+    }
 }
