@@ -16,6 +16,7 @@ pub mod boot;
 pub mod cache;
 pub mod control;
 pub mod device;
+pub mod doubt;
 pub mod flags;
 pub mod identity;
 pub mod io_state;

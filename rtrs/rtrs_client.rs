@@ -24,6 +24,11 @@ pub use client::{
             AdminChannel,
             OnePath, //
         },
+        answer::{
+            Fate,
+            NotAnswered,
+            Unheard, //
+        },
         outage::SessionEvents,
         OpenParam,
         Session, //

@@ -12,8 +12,10 @@ use kernel_ext::{
     random, //
 };
 use rtrs_client::{
-    AdminChannel, //
+    AdminChannel,
     Direction,
+    Fate,
+    NotAnswered, //
 };
 use rtrs_core::proto::permit::AnswerWaits::{
     self,
@@ -71,13 +73,16 @@ pub(super) struct NotOpened {
     /// The number under which the server has opened the device all the same. The caller closes it,
     /// under the [lock](crate::proto::admin_lock): another device may have the number.
     pub(super) number: Option<u32>,
+    /// Whether the server may open it without that its answer comes.
+    pub(super) fate: Fate,
 }
 
-impl From<Error> for NotOpened {
-    fn from(error: Error) -> Self {
+impl From<NotAnswered> for NotOpened {
+    fn from(failed: NotAnswered) -> Self {
         Self {
-            error,
+            error: failed.error,
             number: None,
+            fate: failed.fate,
         }
     }
 }
@@ -94,20 +99,22 @@ pub(super) fn open(
     // A server that does not know the extension gets zeroes.
     let wanted = wanted.filter(|_| server.is_extended);
     let answer_time = occasion.answer_time().filter(|_| server.is_extended);
-    let request = Open::new(name.to_bytes(), access, wanted).ok_or(errno::ENAMETOOLONG)?;
+    let request = Open::new(name.to_bytes(), access, wanted)
+        .ok_or_else(|| NotAnswered::from(errno::ENAMETOOLONG))?;
     let request = request.with_answer_time(answer_time);
     let timeout_ms = occasion.timeout_ms(server.is_extended);
     let response = ask(rtrs, occasion.waits(), &request, timeout_ms)?;
     Device::parse(response.as_bytes(), server).map_err(|reason| NotOpened {
         error: bad(rtrs, reason),
         number: Some(response.device_id.get()),
+        fate: Fate::Refused,
     })
 }
 
 /// Closes a device on the server. If that fails the server closes it with the session. Returns
 /// whether the server has answered; if not, the message may still reach it.
 pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
-    let closed = ask(rtrs, ForRequests, &Close::new(device_id), ANSWER_MS);
+    let closed = ask(rtrs, ForRequests, &Close::new(device_id), ANSWER_MS).map_err(Error::from);
     if let Err(error) = closed {
         // A server that is down has closed its devices with the session.
         if error != errno::ECONNABORTED {
@@ -131,7 +138,7 @@ fn ask<M: AdminMessage>(
     waits: AnswerWaits,
     message: &M,
     timeout_ms: u32,
-) -> Result<M::Response> {
+) -> Result<M::Response, NotAnswered> {
     let mut response = M::Response::new_zeroed();
     let direction = match size_of::<M::Response>() {
         0 => Direction::Write,

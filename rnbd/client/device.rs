@@ -2,6 +2,7 @@
 
 //! A mapped device: its state, its number on the server, and its disk.
 
+mod doubt;
 mod fence;
 mod identity;
 mod limit_update;
@@ -45,6 +46,7 @@ use kernel_ext::{
         Completion, //
     }, //
 };
+use rtrs_client::Unheard;
 
 use crate::client::{
     cache::CacheCell,
@@ -61,6 +63,7 @@ use crate::proto::{
     access::AccessMode,
     boot::Boot,
     control::DeviceState,
+    doubt::Doubt,
     io_state::IoState,
     known_disk::{
         Difference,
@@ -106,6 +109,9 @@ pub(super) struct Device {
     /// Completed by it.
     #[pin]
     scanned: Completion,
+    /// Work item that settles a doubt.
+    #[pin]
+    settle: Work<Device, { doubt::ITEM }>,
     /// Work item that removes the disk for a user.
     #[pin]
     unmap: Work<Device, { unmap::ITEM }>,
@@ -128,6 +134,10 @@ struct Inner {
     disconnects: u32,
     /// The error of the last try to open it again.
     refusal: Option<Error>,
+    /// Whether a server of this project may have it open although it is not used.
+    doubt: Doubt,
+    /// The last OPEN whose answer has not come.
+    unheard: Option<Unheard>,
     /// The limits, from the first opening on.
     limits: Option<LimitUpdate>,
     /// Identity and size of the disk, as servers have told them.
@@ -168,6 +178,8 @@ impl Device {
                     state: DeviceState::Init,
                     disconnects: 0,
                     refusal: None,
+                    doubt: Doubt::NONE,
+                    unheard: None,
                     limits: None,
                     known: KnownDisk::default(),
                     difference: None,
@@ -180,6 +192,7 @@ impl Device {
                 limit_update <- new_work!("Device::limit_update"),
                 scan <- new_work!("Device::scan"),
                 scanned <- Completion::new(),
+                settle <- new_work!("Device::settle"),
                 unmap <- new_work!("Device::unmap"),
                 unmapped,
                 number,

@@ -98,7 +98,10 @@ pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
             session.name(),
             refused.map_or("", refusal::cure)
         );
-        abandon(&device);
+        if let Ok(unmap_state) = device.begin_unmap(Unmap::Force) {
+            // Not by this thread: one that is killed does not hear what the server has opened.
+            let _ = device.await_unmap(unmap_state);
+        }
     }
     mapped?;
     // The disk has its files: it can be unmapped while the server does not answer.
@@ -144,13 +147,6 @@ fn link(device: &Device, disk: &Disk<Queue>) -> Result<Link<Directory<()>>> {
     Link::new(devices, name, disk)
 }
 
-/// Reverts what was done for a device that could not be mapped.
-fn abandon(device: &Arc<Device>) {
-    if let Ok(unmap_state) = device.begin_unmap(Unmap::Force) {
-        device.finish_unmap(unmap_state);
-    }
-}
-
 fn log_mapped(device: &Device, remote: &Remote) {
     if let Some(identity) = remote.identity {
         pr_info!(
@@ -181,7 +177,9 @@ pub(super) fn unmap_all(client: &Client) {
         // First the session, so that requests and messages in flight end at once.
         session.disconnect();
         while let Some(device) = session.first_device() {
-            abandon(&device);
+            if let Ok(unmap_state) = device.begin_unmap(Unmap::Force) {
+                device.finish_unmap(unmap_state);
+            }
         }
         session.await_end();
     }

@@ -43,14 +43,8 @@ use kernel_ext::{
     },
     text, //
 };
-use rtrs_client::{
-    AdminChannel,
-    OpenParam, //
-};
-use rtrs_core::proto::{
-    settings::Settings,
-    timeouts::ONE_PATH_ANSWER_MS, //
-};
+use rtrs_client::OpenParam;
+use rtrs_core::proto::settings::Settings;
 
 use self::{
     admin_lock::AdminLock,
@@ -67,18 +61,10 @@ use super::{
     queue::Queue,
     Client, //
 };
-use crate::proto::{
-    admin_lock::LockMode, //
-    map::MapRequest,
-    occasion::ANSWER_MS, //
-};
+use crate::proto::map::MapRequest;
 
 /// Most requests of a tag set (`BLK_MQ_MAX_DEPTH`).
 const DEPTH_MAX: u32 = 10240;
-
-/// The maximum time for which the lock is held: by a server of the C driver, for two messages that
-/// wait for their ids and for their answers.
-const LOCK_TIMEOUT_MS: u32 = 4 * ANSWER_MS;
 
 /// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -431,49 +417,6 @@ impl Session {
             .lock()
             .iter()
             .any(|device| device.path().to_bytes() == path)
-    }
-
-    /// Waits until the messages of `mode` may be sent; sleeps, and can be killed. The thread that
-    /// holds the lock must not take it again.
-    ///
-    /// # Errors
-    ///
-    /// `ETIMEDOUT`, or `ERESTARTSYS` when the thread is killed.
-    pub(super) fn lock_admin(&self, mode: LockMode) -> Result<AdminLockGuard<'_>> {
-        let timeout_ms = match mode {
-            LockMode::Open | LockMode::Close => LOCK_TIMEOUT_MS,
-            // The path is tried again, and a thread that closes it waits for this.
-            LockMode::Validate => ONE_PATH_ANSWER_MS,
-        };
-        self.admin_lock.lock(mode, timeout_ms)
-    }
-
-    /// Closes on the server what is open there under a number, unless a device uses the number.
-    /// The holder of `guard` excludes an OPEN that would return the number meanwhile. Sleeps.
-    pub(super) fn close_number(&self, guard: &AdminLockGuard<'_>, on: &impl AdminChannel, id: u32) {
-        let is_used = |device: &Arc<Device>| device.io_state().is_number(id);
-        let is_used = self.devices.lock().iter().any(is_used);
-        if is_used {
-            return;
-        }
-        guard.closes();
-        if !admin::close(on, id) {
-            self.admin_lock.close_lost(id);
-        }
-    }
-
-    /// Checks whether a device may be used with the number that the server has given it.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN` as long as a lost CLOSE may still reach the server.
-    pub(super) fn check_number(&self, rtrs: &rtrs_client::Session, id: u32) -> Result {
-        if self.admin_lock.is_in_doubt(id, rtrs.is_any_lost()) {
-            // Ends the wait also if no path comes back that would end it.
-            rtrs.wait_for_lost();
-            return Err(EAGAIN);
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 //! A session: a name, and the paths to the server that knows it.
 
 pub(crate) mod admin;
-mod answer;
+pub(crate) mod answer;
 pub(crate) mod failover;
 pub(crate) mod multipath;
 pub(crate) mod outage;

@@ -32,7 +32,7 @@ DRIVERS: dict[str, Layers] = {
                    "agreement availability device handshake info request",
                    "admission chunk_policy connect_backlog read_buffers", "budget"),
     "rnbd/proto": ("admin_lock answer_time boot flags io_state memory message_queue path_name path_validation "
-                   "refusal retry slot told", "access cache control identity occasion", "pi wire", "device map",
+                   "refusal retry slot told", "access cache control identity occasion", "doubt pi wire", "device map",
                    "known_disk message"),
     "gfarm_ra/proto": ("command conversation descriptors gfsd idle key name outdated request setting xdr",
                        "error hosts operation", "attr auth id_map options", "gfm listing replica retry",

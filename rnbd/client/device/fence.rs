@@ -22,13 +22,19 @@ use super::{
 };
 use crate::{
     client::{
-        admin,
+        admin::{
+            self,
+            NotOpened, //
+        },
         session::AdminLockGuard, //
     },
     proto::{
         admin_lock::LockMode, //
         control::DeviceState,
-        device::Server,
+        device::{
+            Device as Remote,
+            Server, //
+        },
         occasion::Occasion,
         path_validation::Answer,
     },
@@ -53,12 +59,13 @@ impl Asked {
     /// Asks the server of the session's other paths the same, and returns its answer.
     pub(crate) fn ask_others(&self, guard: &AdminLockGuard<'_>) -> Answer {
         let rtrs = self.device.rtrs();
-        let opened = admin::agree(rtrs).and_then(|server| self.device.ask(guard, rtrs, &server));
+        let opened = admin::agree(rtrs)
+            .and_then(|server| self.device.ask(guard, rtrs, &server, Occasion::NewPath));
         let answer = read(self.number, opened);
         if let Answer::Opened(id) = answer {
             // A device that was opened over the new path is closed there by the caller.
             if answer != self.answer() {
-                self.device.session().close_number(guard, rtrs, id);
+                let _ = self.device.session().close_number(guard, rtrs, id);
             }
         }
         answer
@@ -72,7 +79,17 @@ impl Asked {
     /// Closes over `path` what the question has opened.
     pub(crate) fn close_again(&self, guard: &AdminLockGuard<'_>, path: &impl AdminChannel) {
         if let Answer::Opened(id) = self.answer() {
-            self.device.session().close_number(guard, path, id);
+            if self.device.session().close_number(guard, path, id) {
+                self.device.end_doubt();
+            }
+        }
+    }
+
+    /// Closes what the question has opened, and records that the server had closed the device.
+    pub(super) fn settle(&self, guard: &AdminLockGuard<'_>) {
+        if self.is_current() {
+            self.close_again(guard, self.device.rtrs());
+            self.note();
         }
     }
 
@@ -107,7 +124,7 @@ impl Device {
             device: self.clone(),
             number,
             disconnects,
-            answer: self.ask(guard, path, server),
+            answer: self.ask(guard, path, server, Occasion::NewPath),
         })
     }
 
@@ -121,29 +138,51 @@ impl Device {
             Ok(server) => self.question(&guard, &*self.rtrs, &server),
             Err(_) => None,
         };
-        if let Some(asked) = asked.filter(Asked::is_current) {
-            asked.close_again(&guard, &*self.rtrs);
-            asked.note();
+        if let Some(asked) = asked {
+            asked.settle(&guard);
         }
     }
 
-    fn ask(
+    /// Opens the device on `server`. A number that its requests do not use is to be closed by the
+    /// caller.
+    pub(super) fn ask(
         &self,
         guard: &AdminLockGuard<'_>,
         path: &impl AdminChannel,
         server: &Server,
+        occasion: Occasion,
     ) -> Result<u32> {
-        guard.opens();
-        let (access, wanted) = (self.access, self.wanted());
-        match admin::open(path, server, &self.path, access, wanted, Occasion::NewPath) {
-            Ok(remote) => Ok(remote.device_id),
+        match self.send_open(guard, path, server, occasion) {
+            Ok(remote) => {
+                if self.io_state().is_number(remote.device_id) {
+                    self.end_doubt();
+                }
+                Ok(remote.device_id)
+            }
             Err(not_opened) => {
                 if let Some(number) = not_opened.number {
-                    self.session().close_number(guard, path, number);
+                    if self.session().close_number(guard, path, number) {
+                        self.end_doubt();
+                    }
                 }
                 Err(not_opened.error)
             }
         }
+    }
+
+    /// Sends an OPEN for the device, and notes what the server says.
+    pub(super) fn send_open(
+        &self,
+        guard: &AdminLockGuard<'_>,
+        path: &impl AdminChannel,
+        server: &Server,
+        occasion: Occasion,
+    ) -> Result<Remote, NotOpened> {
+        guard.opens();
+        let (access, wanted) = (self.access, self.wanted());
+        let opened = admin::open(path, server, &self.path, access, wanted, occasion);
+        self.note_heard(server, &opened);
+        opened
     }
 
     /// Fails requests from now on: the server has said that it has no device of that number open.

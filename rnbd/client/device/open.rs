@@ -90,15 +90,12 @@ impl Device {
         let guard = self.session().lock_admin(LockMode::Open)?;
         let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
-        guard.opens();
-        let (access, wanted) = (self.access, self.wanted());
-        let opened = admin::open(&*self.rtrs, &server, &self.path, access, wanted, occasion);
-        let remote = match opened {
+        let remote = match self.send_open(&guard, &*self.rtrs, &server, occasion) {
             Ok(remote) => remote,
             Err(not_opened) => {
                 drop(guard);
                 if let Some(number) = not_opened.number {
-                    self.close(number);
+                    self.close_unused(number);
                 }
                 return Err(Failed {
                     error: not_opened.error,
@@ -106,25 +103,38 @@ impl Device {
                 });
             }
         };
-        self.session().check_number(&self.rtrs, remote.device_id)?;
-        guard.uses();
-        let opened = self.opened(&remote, &server, disconnects, how);
+        let number = remote.device_id;
+        let used = self.session().check_number(&self.rtrs, number).and_then(|()| {
+            guard.uses();
+            self.opened(&remote, &server, disconnects, how)
+        });
         drop(guard);
-        if let Err(error) = opened {
+        if let Err(error) = used {
             if error != errno::ECONNABORTED {
-                self.close(remote.device_id);
+                self.close_unused(number);
             }
             return Err(error.into());
         }
         Ok(remote)
     }
 
+    /// Closes what an OPEN has opened that is not used.
+    fn close_unused(&self, number: u32) {
+        if self.close(number) {
+            self.end_doubt();
+        }
+    }
+
     /// Closes what the server has open under a number, unless a device of the session uses that.
-    pub(super) fn close(&self, id: u32) {
+    /// Returns `false` if the server may have it open still.
+    pub(super) fn close(&self, id: u32) -> bool {
         let session = self.session();
         match session.lock_admin(LockMode::Close) {
             Ok(guard) => session.close_number(&guard, &*self.rtrs, id),
-            Err(error) => pr_info!("{self}: number {id} stays open on the server: {error:?}\n"),
+            Err(error) => {
+                pr_info!("{self}: number {id} stays open on the server: {error:?}\n");
+                false
+            }
         }
     }
 
@@ -145,6 +155,7 @@ impl Device {
         let owes = self.cache.get().will_owe(restarted);
         let is_forced = self.compare_limits(&mut inner, remote, owes)?;
         inner.refusal = None;
+        inner.doubt.end();
         let is_another = self.note_disk(&mut inner, remote);
         self.note_boot(&mut inner, server, restarted, remote.writeback);
         let is_protected = self.protection().is_some();
@@ -204,6 +215,7 @@ impl Device {
     /// `EBUSY` while it is being mapped; else the server's.
     pub(crate) fn remap(self: &Arc<Self>, how: Remap) -> Result {
         self.open_again(how, Occasion::Asked)
+            .inspect_err(|_| self.settle_later())
     }
 
     /// Opens the device again as [`Self::remap`] does, after an outage.

@@ -54,8 +54,11 @@ impl WorkItem<ITEM> for Device {
     fn run(this: Arc<Device>) {
         let unmap_state = this.lock().unmap_state.take();
         if let Some(unmap_state) = unmap_state {
+            let was_mapped = unmap_state.state != DeviceState::Init;
             memory::without_io(|| this.finish_unmap(unmap_state));
-            pr_info!("{}: unmapped\n", &*this);
+            if was_mapped {
+                pr_info!("{}: unmapped\n", &*this);
+            }
         }
         let unmapped = this.unmapped.clone();
         // First: the session of the last device is about to be closed when the writer goes on.
@@ -194,7 +197,8 @@ impl Device {
         // After an outage another device may have the number.
         let is_known = self.lock().disconnects == unmap_state.disconnects;
         if let (true, Some(remote_id)) = (is_known, unmap_state.remote_id) {
-            self.close(remote_id);
+            let _ = self.close(remote_id);
         }
+        self.settle();
     }
 }

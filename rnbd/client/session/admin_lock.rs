@@ -7,6 +7,7 @@ use kernel::{
     prelude::*,
     sync::{
         new_spinlock,
+        Arc,
         SpinLock, //
     },
 };
@@ -15,18 +16,35 @@ use kernel_ext::{
     sync::WaitQueue, //
 };
 
+use rtrs_client::AdminChannel;
+use rtrs_core::proto::timeouts::ONE_PATH_ANSWER_MS;
+
+use super::{
+    Device,
+    Session, //
+};
 use crate::{
-    client::trace::Traced,
-    proto::admin_lock::{
-        record::{
-            Event,
-            Operation, //
+    client::{
+        admin,
+        trace::Traced, //
+    },
+    proto::{
+        admin_lock::{
+            record::{
+                Event,
+                Operation, //
+            },
+            LockMode,
+            LockState,
+            LostCloses, //
         },
-        LockMode,
-        LockState, //
-        LostCloses,
+        occasion::ANSWER_MS,
     },
 };
+
+/// The maximum time for which the lock is held: by a server of the C driver, for two messages that
+/// wait for their ids and for their answers.
+const LOCK_TIMEOUT_MS: u32 = 4 * ANSWER_MS;
 
 /// The lock of a session.
 #[pin_data]
@@ -114,5 +132,67 @@ impl AdminLockGuard<'_> {
 impl Drop for AdminLockGuard<'_> {
     fn drop(&mut self) {
         self.lock.end(Event::Unlock);
+    }
+}
+
+impl Session {
+    /// Waits until the messages of `mode` may be sent; sleeps, and can be killed. The thread that
+    /// holds the lock must not take it again.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT`, or `ERESTARTSYS` when the thread is killed.
+    pub(in crate::client) fn lock_admin(&self, mode: LockMode) -> Result<AdminLockGuard<'_>> {
+        let timeout_ms = match mode {
+            LockMode::Open | LockMode::Close => LOCK_TIMEOUT_MS,
+            // The path is tried again, and a thread that closes it waits for this.
+            LockMode::Validate => ONE_PATH_ANSWER_MS,
+        };
+        self.admin_lock.lock(mode, timeout_ms)
+    }
+
+    /// Waits as [`Self::lock_admin`] does for a validation that no path waits for.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT`, or `ERESTARTSYS` when the thread is killed.
+    pub(in crate::client) fn lock_admin_to_settle(&self) -> Result<AdminLockGuard<'_>> {
+        self.admin_lock.lock(LockMode::Validate, LOCK_TIMEOUT_MS)
+    }
+
+    /// Closes on the server what is open there under a number, unless a device uses the number.
+    /// The holder of `guard` excludes an OPEN that would return the number meanwhile. Sleeps.
+    /// Returns `false` if the server may have it open still.
+    pub(in crate::client) fn close_number(
+        &self,
+        guard: &AdminLockGuard<'_>,
+        on: &impl AdminChannel,
+        id: u32,
+    ) -> bool {
+        let is_used = |device: &Arc<Device>| device.io_state().is_number(id);
+        let is_used = self.devices.lock().iter().any(is_used);
+        if is_used {
+            return true;
+        }
+        guard.closes();
+        let is_closed = admin::close(on, id);
+        if !is_closed {
+            self.admin_lock.close_lost(id);
+        }
+        is_closed
+    }
+
+    /// Checks whether a device may be used with the number that the server has given it.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` as long as a lost CLOSE may still reach the server.
+    pub(in crate::client) fn check_number(&self, rtrs: &rtrs_client::Session, id: u32) -> Result {
+        if self.admin_lock.is_in_doubt(id, rtrs.is_any_lost()) {
+            // Ends the wait also if no path comes back that would end it.
+            rtrs.wait_for_lost();
+            return Err(EAGAIN);
+        }
+        Ok(())
     }
 }

@@ -75,6 +75,13 @@ impl Session {
         }
     }
 
+    /// Returns another device with the name of `device`, which has been removed.
+    pub(in crate::client) fn namesake(&self, device: &Arc<Device>) -> Option<Arc<Device>> {
+        let devices = self.devices.lock();
+        let mut others = devices.iter().filter(|other| !Arc::ptr_eq(other, device));
+        others.find(|other| other.path() == device.path()).cloned()
+    }
+
     /// Returns any device that is mapped over the session.
     pub(in crate::client) fn first_device(&self) -> Option<Arc<Device>> {
         self.devices.lock().first().cloned()

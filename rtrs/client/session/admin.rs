@@ -46,7 +46,10 @@ use crate::client::{
         ADMIN, //
     },
     session::{
-        answer::Answer,
+        answer::{
+            Answer,
+            NotAnswered, //
+        },
         permit::AdminPermit,
         Session, //
     },
@@ -126,15 +129,15 @@ pub trait AdminChannel {
     /// # Errors
     ///
     /// The server's error, `ECONNABORTED` if no path is connected, the path was lost or the session
-    /// is being closed, `ETIMEDOUT` or `ERESTARTSYS`; then the message may still have its effect on
-    /// the server.
+    /// is being closed, `ETIMEDOUT` or `ERESTARTSYS`. [`NotAnswered::fate`] says whether the
+    /// message may still have its effect on the server.
     fn send_message(
         &self,
         waits: AnswerWaits,
         (direction, message): (Direction, &[u8]),
         reply: &mut [u8],
         timeout_ms: u32,
-    ) -> Result<usize> {
+    ) -> Result<usize, NotAnswered> {
         let session = self.session();
         let timeout_ms = timeout_ms.min(self.timeout_max_ms());
         let began_ms = session.now_ms();
@@ -144,7 +147,7 @@ pub trait AdminChannel {
             until_ms.saturating_sub(session.now_ms()) as u32
         };
         if reply.len() > REPLY_MAX || (direction == Direction::Write && !reply.is_empty()) {
-            return Err(EINVAL);
+            return Err(EINVAL.into());
         }
         self.wait_for_same(message, timeout_ms)?;
         let answer = Answer::new()?;
@@ -166,8 +169,11 @@ pub trait AdminChannel {
         send_with_retries(self, under_way, direction, message, left_ms(timeout_ms))?;
         // Not less because it was sent late: the server may go by what the message says of it.
         let answered = answer.wait(timeout_ms.min(left_ms(self.timeout_max_ms())));
-        answered.inspect_err(|_| session.given_up.add(message, &answer))?;
-        pages.copy_out(0, reply)?;
+        let answered = answered.and_then(|()| pages.copy_out(0, reply));
+        answered.map_err(|error| {
+            session.given_up.add(message, &answer);
+            NotAnswered::after_send(error, answer)
+        })?;
         Ok(reply.len())
     }
 }

@@ -4,6 +4,7 @@
 //! more.
 
 use kernel::{
+    alloc::AllocError,
     new_mutex,
     prelude::*,
     sync::{
@@ -12,6 +13,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    errno,
     new_irq_lock,
     sync::{
         Completion,
@@ -60,6 +62,77 @@ impl Answer {
 
     fn has_ended(&self) -> bool {
         self.arrived.is_done()
+    }
+
+    /// Returns whether the server has answered with an error. Without one it has carried out the
+    /// message, or may do so.
+    fn is_refused(&self) -> bool {
+        let result = *self.result.lock();
+        matches!(result, Some(Err(error)) if error != errno::ECONNABORTED)
+    }
+}
+
+/// A message that was sent and whose answer is not known: its sender has given up, or its path was
+/// lost.
+#[derive(Clone)]
+pub struct Unheard(Arc<Answer>);
+
+impl Unheard {
+    /// Waits until the answer has come, the path is lost or the session is closed, at most
+    /// `timeout_ms`; sleeps, and can be killed. Returns whether the answer is an error.
+    pub fn is_refused(&self, timeout_ms: u32) -> bool {
+        let _ = self.0.arrived.wait_killable_timeout_ms(timeout_ms);
+        self.0.is_refused()
+    }
+}
+
+/// The fate of a message that has no answer, or an error.
+pub enum Fate {
+    /// The message was not sent.
+    NotSent,
+    /// The server has answered with the error.
+    Refused,
+    /// The message may have its effect on the server.
+    Unheard(Unheard),
+}
+
+/// A message failed.
+pub struct NotAnswered {
+    /// The reason.
+    pub error: Error,
+    /// The fate of the message.
+    pub fate: Fate,
+}
+
+impl NotAnswered {
+    /// Returns the failure of a message that was sent.
+    pub(super) fn after_send(error: Error, answer: Arc<Answer>) -> Self {
+        let fate = match answer.is_refused() {
+            true => Fate::Refused,
+            false => Fate::Unheard(Unheard(answer)),
+        };
+        Self { error, fate }
+    }
+}
+
+impl From<Error> for NotAnswered {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            fate: Fate::NotSent,
+        }
+    }
+}
+
+impl From<AllocError> for NotAnswered {
+    fn from(error: AllocError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<NotAnswered> for Error {
+    fn from(failed: NotAnswered) -> Self {
+        failed.error
     }
 }
 

@@ -2,7 +2,7 @@
 """Administration at inconvenient times: unmapping in an outage, fencing, remapping, reconfiguring the server."""
 from __future__ import annotations
 
-from vmlab import paths, rnbd, tier
+from vmlab import paths, rnbd
 from vmlab.checks import ByChance, Failed, eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job
@@ -442,25 +442,6 @@ def test_disks_come_back_beside_a_silent_one(pair: Lab) -> None:
     pair.server.run(f"dmsetup resume {SUSPENDED}")
     until(lambda: silent.attribute("state") == "open", 30, "the silent disk is back")
     eq(read_block(silent), 0, "a read of the disk that was silent")
-
-
-@needs(wires=1, timeout=300, tier=tier.ALL)
-def test_a_silent_disk_that_no_one_waits_for_is_closed(pair: Lab) -> None:
-    """A user has given up, the client is told so at its time, and then the disk answers: the server has it open for no
-    one, and closes it again after a while."""
-    dm_disk(pair, 8, count=2)
-    rnbd.load_server(pair)
-    rnbd.load_client(pair)
-    other = rnbd.map_disk(pair, "ram1")
-    pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
-    mark = pair.server.log_mark()
-    ask_in_vain(pair, ["dm-0"])
-    until(lambda: pair.server.log_matches("'dm-0' is silent", mark), 90, "the client is told")
-    pair.server.run(f"dmsetup resume {SUSPENDED}")
-    until(lambda: pair.server.log_matches("'dm-0'.* opened as", mark), 20, "the server has opened the disk")
-    until(lambda: pair.server.log_matches("'dm-0'.* closed", mark), 150, "the server has closed it again")
-    eq(pair.server.run(USERS).strip(), "0", "its users")
-    eq(read_block(other), 0, "a read of the other disk")
 
 
 @needs(wires=1, own_modules=True, timeout=240)

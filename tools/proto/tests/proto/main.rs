@@ -32,6 +32,7 @@ mod control;
 mod crc32_umr;
 mod credit;
 mod device;
+mod doubt;
 mod failover;
 mod fence;
 mod fuzz;

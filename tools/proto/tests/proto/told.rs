@@ -10,6 +10,12 @@ use proto::{
             AnswerTime,
             LOOK_MS, //
         },
+        control::DeviceState,
+        doubt::{
+            Doubt,
+            Heard,
+            Settle, //
+        },
         message_queue::{
             is_stale,
             Step, //
@@ -186,10 +192,18 @@ impl World {
         now_ms
     }
 
-    /// Lets the client give up on its message, which the server may have carried out.
-    fn settle(&mut self, now_ms: u64) -> Client {
-        Client::Ends {
-            sent_ms: self.send(now_ms),
+    /// Lets the client give up on its message, which the server may have carried out, or not.
+    fn settle(&mut self, now_ms: u64, may_be_open: bool) -> Client {
+        let mut doubt = Doubt::NONE;
+        doubt.hear(match may_be_open {
+            true => Heard::Nothing,
+            false => Heard::Refused,
+        });
+        match doubt.settle(DeviceState::Unmapped, None) {
+            Settle::Ask => Client::Ends {
+                sent_ms: self.send(now_ms),
+            },
+            Settle::Nothing | Settle::HandOver => Client::Gone,
         }
     }
 
@@ -202,9 +216,10 @@ impl World {
             return;
         };
         let took_ms = now_ms - sent_ms;
-        let answer = match answer {
-            None if took_ms >= timeout_ms => Some(Answer::TimedOut),
-            other => other,
+        let is_lost = answer.is_none() && took_ms >= timeout_ms;
+        let answer = match is_lost {
+            true => Some(Answer::TimedOut),
+            false => answer,
         };
         self.client = match (self.client, answer) {
             (Client::Asks { .. }, Some(Answer::Open)) => Client::Mapped,
@@ -213,11 +228,13 @@ impl World {
                     true => Client::Asks {
                         sent_ms: self.send(now_ms),
                     },
-                    false => self.settle(now_ms),
+                    false => self.settle(now_ms, is_lost),
                 }
             }
             (Client::Asks { .. }, None) if now_ms >= self.killed_ms => Client::Leaves { sent_ms },
-            (Client::Leaves { .. }, Some(_)) => self.settle(now_ms),
+            (Client::Leaves { .. }, Some(answer)) => {
+                self.settle(now_ms, is_lost || answer == Answer::Open)
+            }
             (Client::Ends { .. }, Some(Answer::Open)) => {
                 self.server.open = None;
                 Client::Gone

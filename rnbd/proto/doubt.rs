@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether a server may have a device open of which its client does not know, and what the client
+//! does about that.
+//!
+//! The writer of `map_device` or `remap_device` may be killed, or a path be lost, between an OPEN
+//! and its answer. The server has opened the device then, or will, and takes it for one in use:
+//! other sessions may not write to it, until this one ends. So the client asks once more, and
+//! closes what is open.
+//!
+//! A server closes, and opens anew, what it has open under a name if an OPEN asks for something
+//! else. So a client asks for no name that another of its devices has: that device may be in use.
+//! Its own OPEN, which the server carries out after that of the device in doubt, ends the doubt.
+
+use super::{
+    control::DeviceState,
+    io_state::IoState,
+    occasion::ANSWER_MS, //
+};
+
+/// The longest time for which a client waits for the end of its message before it settles a doubt,
+/// in milliseconds: an answer comes or the path is lost before.
+pub const END_MS: u32 = ANSWER_MS;
+
+/// The result of an OPEN for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The OPEN was not sent.
+    NotSent,
+    /// The server has answered with an error. It closes itself what it opens after `ETIMEDOUT`:
+    /// see [`told`](super::told).
+    Refused,
+    /// No answer: the server may have carried it out, or may do so.
+    Nothing,
+    /// The server has the device open under a number, which is not used yet.
+    Number,
+}
+
+/// Whether the server may have a device open under a number that the client does not use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doubt(bool);
+
+/// The action of a client that has given up on a device, or does not use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settle {
+    /// Does nothing.
+    Nothing,
+    /// Leaves the doubt to the other device with the same name.
+    HandOver,
+    /// Asks once more, and closes what is open unless a device uses it.
+    Ask,
+}
+
+impl Doubt {
+    /// The client has asked for nothing.
+    pub const NONE: Self = Self(false);
+
+    /// Notes the result of an OPEN.
+    pub fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::NotSent => {}
+            Heard::Refused => *self = Self(false),
+            Heard::Nothing | Heard::Number => *self = Self(true),
+        }
+    }
+
+    /// Notes that the client uses the number, or has closed it.
+    pub fn end(&mut self) {
+        *self = Self(false);
+    }
+
+    /// Returns whether there is a doubt.
+    pub const fn is_any(self) -> bool {
+        self.0
+    }
+
+    /// Returns what to do while no other OPEN, CLOSE or validation of the session is under way.
+    /// `state` is that of the device, `namesake` that of another one with its name.
+    pub const fn settle(self, state: DeviceState, namesake: Option<IoState>) -> Settle {
+        match (state, namesake) {
+            _ if !self.0 => Settle::Nothing,
+            // It is being opened.
+            (DeviceState::Init | DeviceState::Disconnected, _) => Settle::Nothing,
+            (DeviceState::Unmapped, Some(used)) if used.remote_id().is_some() => Settle::Nothing,
+            (DeviceState::Unmapped, Some(_)) => Settle::HandOver,
+            (DeviceState::Mapped | DeviceState::Fenced | DeviceState::Unmapped, _) => Settle::Ask,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The doubts of a client about an OPEN whose answer it has not got, and a server's numbers.
+
+use proto::{
+    rnbd::{
+        control::DeviceState,
+        doubt::{
+            Doubt,
+            Heard,
+            Settle,
+            END_MS, //
+        },
+        io_state::IoState,
+        slot::{
+            Known,
+            Slot, //
+        },
+    },
+    rtrs::{
+        HEARTBEAT_INTERVAL_MS,
+        HEARTBEAT_MISSED_MAX, //
+    },
+};
+
+const STATES: [DeviceState; 5] = [
+    DeviceState::Init,
+    DeviceState::Mapped,
+    DeviceState::Disconnected,
+    DeviceState::Unmapped,
+    DeviceState::Fenced,
+];
+
+fn after(heard: &[Heard]) -> Doubt {
+    let mut doubt = Doubt::NONE;
+    heard.iter().for_each(|heard| doubt.hear(*heard));
+    doubt
+}
+
+#[test]
+fn a_doubt_is_what_the_server_may_have_done() {
+    use Heard::{
+        NotSent,
+        Nothing,
+        Number,
+        Refused, //
+    };
+    assert!(!Doubt::NONE.is_any());
+    for (heard, is_any) in [
+        (&[NotSent][..], false),
+        (&[Refused], false),
+        (&[Nothing], true),
+        (&[Number], true),
+        // The first is under way still.
+        (&[Nothing, NotSent], true),
+        // The server carries them out in order.
+        (&[Nothing, Refused], false),
+        (&[Refused, Nothing], true),
+    ] {
+        assert_eq!(after(heard).is_any(), is_any, "{heard:?}");
+        let mut doubt = after(heard);
+        doubt.end();
+        assert!(!doubt.is_any());
+    }
+}
+
+#[test]
+fn a_client_asks_for_no_name_that_another_device_has() {
+    let doubt = after(&[Heard::Nothing]);
+    let namesakes = [
+        Some(IoState::Open(3)),
+        Some(IoState::OpenForceFua(3)),
+        Some(IoState::Queueing),
+        Some(IoState::Failing),
+    ];
+    for namesake in namesakes {
+        let settle = doubt.settle(DeviceState::Unmapped, namesake);
+        let is_used = namesake.is_some_and(|state| state.remote_id().is_some());
+        let wanted = match is_used {
+            // The OPEN of that one came later, and has found or ended what was open.
+            true => Settle::Nothing,
+            false => Settle::HandOver,
+        };
+        assert_eq!(settle, wanted, "{namesake:?}");
+    }
+    assert_eq!(doubt.settle(DeviceState::Unmapped, None), Settle::Ask);
+}
+
+#[test]
+fn a_device_that_is_opened_in_the_end_is_asked_for_by_that() {
+    for state in STATES {
+        assert_eq!(Doubt::NONE.settle(state, None), Settle::Nothing, "{state}");
+        let wanted = match state {
+            DeviceState::Init | DeviceState::Disconnected => Settle::Nothing,
+            // Its writer of remap_device may be gone, and nobody opens it any more.
+            DeviceState::Mapped | DeviceState::Fenced | DeviceState::Unmapped => Settle::Ask,
+        };
+        assert_eq!(after(&[Heard::Nothing]).settle(state, None), wanted);
+    }
+}
+
+/// The server: what it has open under each number, by name and whether it may be written.
+#[derive(Default)]
+struct Numbers(Vec<Slot<(&'static str, bool)>>);
+
+impl Numbers {
+    /// Carries out an OPEN; `meanwhile` runs while the device itself is opened, or fails to.
+    fn open(
+        &mut self,
+        name: &'static str,
+        writes: bool,
+        meanwhile: impl FnOnce(&mut Self),
+    ) -> usize {
+        let known = |slot: &Slot<(&str, bool)>| slot.device().is_some_and(|known| known.0 == name);
+        let mut reserved = None;
+        if let Some(number) = self.0.iter().position(known) {
+            let is_asked_for = self.0[number].device().unwrap().1 == writes;
+            match Known::new(is_asked_for, true) {
+                Known::Answer => return number,
+                Known::Close { retire } => {
+                    assert!(self.0[number].close(retire, |_| true).is_some());
+                    reserved = (!retire).then_some(number);
+                }
+            }
+        }
+        meanwhile(self);
+        let number = reserved.unwrap_or_else(|| self.reserve());
+        self.0[number].open((name, writes)).unwrap();
+        number
+    }
+
+    fn reserve(&mut self) -> usize {
+        let free = self.0.iter_mut().position(Slot::reserve);
+        free.unwrap_or_else(|| {
+            self.0.push(Slot::Reserved);
+            self.0.len() - 1
+        })
+    }
+}
+
+#[test]
+fn what_a_killed_writer_asked_for_takes_no_disk_from_the_next_writer() {
+    // `is_first`: the first device settles before the second has asked.
+    for is_first in [false, true] {
+        let mut server = Numbers::default();
+        let mut killed = Doubt::NONE;
+        // A writer of map_device, access_mode=ro, is killed: its OPEN is answered to no one.
+        let open = server.open("dm-0", false, |_| {});
+        killed.hear(Heard::Nothing);
+        let settle = |server: &mut Numbers, next: Option<usize>| {
+            let namesake = Some(next.map_or(IoState::Queueing, |id| IoState::Open(id as u32)));
+            match killed.settle(DeviceState::Unmapped, namesake) {
+                Settle::Ask => server.open("dm-0", false, |_| {}),
+                Settle::Nothing | Settle::HandOver => open,
+            }
+        };
+        if is_first {
+            settle(&mut server, None);
+        }
+        // The user maps it with access_mode=rw.
+        let used = server.open("dm-0", true, |_| {});
+        settle(&mut server, Some(used));
+        assert_eq!(server.0[used].device(), Some(&("dm-0", true)));
+    }
+}
+
+#[test]
+fn a_number_goes_to_no_other_disk_while_its_own_is_opened_anew() {
+    let mut server = Numbers::default();
+    let used = server.open("dm-0", true, |_| {});
+    // A client that does so has its reasons, and uses the number all the same.
+    let mut other = None;
+    let again = server.open("dm-0", false, |server| {
+        other = Some(server.open("ram1", true, |_| {}));
+    });
+    assert_eq!(again, used);
+    assert_ne!(
+        other,
+        Some(used),
+        "requests of dm-0 and of ram1 have one number"
+    );
+}
+
+#[test]
+fn who_settles_waits_until_a_lost_path_is_noticed() {
+    assert!(END_MS >= HEARTBEAT_INTERVAL_MS * (HEARTBEAT_MISSED_MAX + 1));
+}
