@@ -102,7 +102,7 @@ impl ListenHandler for Requests {
         };
         match self.0.known_path(&connect, &request) {
             Ok(Ok(path)) => join(&path, &connect, request),
-            // Without memory for it, the request is rejected.
+            // Without memory, or a place, for it, the request is rejected.
             Ok(Err(origin)) => drop(self.0.answer_later(connect, origin, request)),
             Err(refusal) => refuse(request, &refusal),
         }

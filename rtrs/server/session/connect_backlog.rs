@@ -15,7 +15,10 @@ use rdma::{
     DeviceId, //
 };
 use rtrs_core::proto::{
-    connect_backlog,
+    connect_backlog::{
+        self,
+        Left, //
+    },
     handshake::Connect, //
 };
 
@@ -41,6 +44,7 @@ struct WaitingConnect {
 pub(super) struct ConnectBacklog {
     list: KVec<WaitingConnect>,
     busy: KVec<DeviceId>,
+    left: Left,
 }
 
 impl ConnectBacklog {
@@ -48,7 +52,14 @@ impl ConnectBacklog {
         Self {
             list: KVec::new(),
             busy: KVec::new(),
+            left: Left::NONE,
         }
+    }
+
+    /// Returns the index of the request to give up for a new one, if one is.
+    fn replaced(&self, newest: &Connect) -> Option<usize> {
+        let waiting = self.list.iter().map(|older| &older.connect);
+        connect_backlog::replaced(newest, waiting)
     }
 
     /// Adds a request. Returns one that is given up for it, and whether the device needs a worker.
@@ -56,8 +67,7 @@ impl ConnectBacklog {
         let device = newest.origin.device.id();
         self.list.reserve(1, GFP_KERNEL)?;
         self.busy.reserve(1, GFP_KERNEL)?;
-        let waiting = self.list.iter().map(|older| &older.connect);
-        let replaced = connect_backlog::replaced(&newest.connect, waiting);
+        let replaced = self.replaced(&newest.connect);
         let given_up = replaced.and_then(|index| self.list.remove(index).ok());
         self.list.push_within_capacity(newest).map_err(|_| ENOMEM)?;
         let is_busy = self.busy.contains(&device);
@@ -79,8 +89,35 @@ impl ConnectBacklog {
     }
 }
 
+/// A place among the requests that work items drop, until this is dropped.
+struct Place(Arc<Registry>);
+
+impl Place {
+    /// Takes one if a request is given up for this one.
+    fn take(registry: &Arc<Registry>, newest: &Connect) -> Result<Option<Self>> {
+        let mut backlog = registry.backlog.lock();
+        if backlog.replaced(newest).is_none() {
+            return Ok(None);
+        }
+        match backlog.left.add() {
+            true => Ok(Some(Self(registry.clone()))),
+            false => Err(EBUSY),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.backlog.lock().left.dropped();
+    }
+}
+
 impl Registry {
     /// Has a worker answer a request that begins a path. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if too many requests are being dropped, `ENOMEM`; the request is rejected then.
     pub(crate) fn answer_later(
         self: &Arc<Self>,
         connect: Connect,
@@ -88,6 +125,7 @@ impl Registry {
         request: ConnectRequest<'_>,
     ) -> Result {
         let device = origin.device.id();
+        let place = Place::take(self, &connect)?;
         let events = Events::new()?;
         let waiting = WaitingConnect {
             connect,
@@ -103,7 +141,7 @@ impl Registry {
             let _ = self
                 .shared
                 .queue
-                .try_spawn(GFP_KERNEL, move || drop(given_up));
+                .try_spawn(GFP_KERNEL, move || drop((given_up, place)));
         }
         if needs_worker {
             let registry = self.clone();

@@ -6,6 +6,7 @@ use proto::rtrs::{
     connect_backlog::{
         next,
         replaced,
+        Left,
         WAITING_MAX, //
     },
     handshake::Connect,
@@ -123,4 +124,20 @@ fn a_server_that_starts_serves_all_its_clients() {
             assert_eq!(in_order_ms, None, "{each_ms} ms each, in their order");
         }
     }
+}
+
+#[test]
+fn requests_given_up_faster_than_they_are_dropped_have_a_bound() {
+    let mut left = Left::NONE;
+    let most = (0..10_000).filter(|_| left.add()).count();
+    assert!(most >= 16 && most < WAITING_MAX, "{most}");
+    // One that is dropped makes room for one.
+    for _ in 0..3 {
+        left.dropped();
+        assert!(left.add() && !left.add());
+    }
+    (0..most).for_each(|_| left.dropped());
+    assert_eq!(left, Left::NONE);
+    left.dropped();
+    assert_eq!(left, Left::NONE);
 }
