@@ -91,7 +91,7 @@ def a_bad_second_disk_under_the_number_of_the_first() -> Lies:
 @hostile_server(0)
 def one_that_opens_one_disk() -> Lies:
     """No OPEN after the first is answered, as by a C server with silent disks: the client says why it can send none."""
-    return Lies(opens_one=True, depth=6)
+    return Lies(opens_one=True, depth=8, tells=OPERATIONS)
 
 
 @hostile_server(errno.EINVAL)

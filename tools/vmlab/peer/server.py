@@ -110,6 +110,7 @@ class Server:
             self.sector = struct.unpack_from("<Q", user, 8)[0]
             self.is_asked = bool(struct.unpack_from("<H", head, 4)[0] & m.NEED_INVAL)
         if block_kind == m.OPEN and self.opened and self.lies.opens_one:
+            self._tell("open")
             return
         if block_kind == m.IO and self.lies.at_io:
             deed, self.lies.at_io = self.lies.at_io, None

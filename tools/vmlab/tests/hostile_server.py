@@ -89,11 +89,14 @@ def _read_more(vm: Machine, name: str, mark: int) -> None:
 
 
 def _open_more(vm: Machine, line: str, mark: int) -> None:
-    """Opens a third disk: of six chunks one is for OPEN, and a writer who has been killed has that."""
+    """Opens more disks than the server answers: of eight chunks two are for OPEN, and killed writers have those."""
     control = "/sys/class/rnbd-client/ctl/map_device"
-    vm.try_run(f"timeout -s KILL 1 sh -c \"echo '{line.replace('ram0', 'ram1')}' > {control}\"", 20)
-    eq(vm.write(control, line.replace("ram0", "ram2"), 90), "ETIMEDOUT", "map_device of a third disk")
-    eq(len(vm.log_matches("no device can be opened, as the server has not answered for 1 others", mark)), 1, "lines")
+    for name in ("ram1", "ram1", "ram2"):
+        vm.try_run(f"timeout -s KILL 1 sh -c \"echo '{line.replace('ram0', name)}' > {control}\"", 20)
+    eq(vm.read(hostile_servers.OPERATIONS).split().count("open"), 2, "messages that stay on their way")
+    eq(len(vm.log_matches("no device can be opened", mark)), 0, "lines before")
+    eq(vm.write(control, line.replace("ram0", "ram3"), 90), "ETIMEDOUT", "map_device of one more disk")
+    eq(len(vm.log_matches("no device can be opened, as the server has not answered for 2 others", mark)), 1, "lines")
     vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip=1 iflag=direct", 40)
 
 
