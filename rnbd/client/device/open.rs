@@ -84,7 +84,8 @@ impl Device {
     /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the session was
     /// disconnected, `ETIMEDOUT` if the device had no [`LockMode`], `EAGAIN` if a lost CLOSE may
     /// still end it, `ESTALE` if the server has another disk under that name now, or a smaller one,
-    /// and `how` does not allow it, `EINVAL` if that one's blocks are too large; else the server's.
+    /// and `how` does not allow it, `EINVAL` if that one's blocks are too large, or if another
+    /// device has its number; else the server's.
     fn open_once(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result<Remote, Failed> {
         // Held until the number is in use.
         let guard = self.session().lock_admin(LockMode::Open)?;
@@ -104,7 +105,7 @@ impl Device {
             }
         };
         let number = remote.device_id;
-        let used = self.session().check_number(&self.rtrs, number).and_then(|()| {
+        let used = self.session().check_number(self, number).and_then(|()| {
             guard.uses();
             self.opened(&remote, &server, disconnects, how)
         });

@@ -186,8 +186,17 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` as long as a lost CLOSE may still reach the server.
-    pub(in crate::client) fn check_number(&self, rtrs: &rtrs_client::Session, id: u32) -> Result {
+    /// `EAGAIN` as long as a lost CLOSE may still reach the server, `EINVAL` if another device has
+    /// the number, whose requests would reach the wrong disk: they fail from now on.
+    pub(in crate::client) fn check_number(&self, device: &Arc<Device>, id: u32) -> Result {
+        if let Some(other) = self.other_with_number(device, id) {
+            pr_err!(
+                "{device}: the server has given it the number {id}, with which {other} is open\n"
+            );
+            other.not_open_there(id);
+            return Err(EINVAL);
+        }
+        let rtrs = device.rtrs();
         if self.admin_lock.is_in_doubt(id, rtrs.is_any_lost()) {
             // Ends the wait also if no path comes back that would end it.
             rtrs.wait_for_lost();

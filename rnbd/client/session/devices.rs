@@ -82,6 +82,13 @@ impl Session {
         others.find(|other| other.path() == device.path()).cloned()
     }
 
+    /// Returns another device than `device` whose requests are sent with a number.
+    pub(super) fn other_with_number(&self, device: &Arc<Device>, id: u32) -> Option<Arc<Device>> {
+        let devices = self.devices.lock();
+        let mut others = devices.iter().filter(|other| !Arc::ptr_eq(other, device));
+        others.find(|other| other.io_state().is_number(id)).cloned()
+    }
+
     /// Returns any device that is mapped over the session.
     pub(in crate::client) fn first_device(&self) -> Option<Arc<Device>> {
         self.devices.lock().first().cloned()

@@ -89,6 +89,12 @@ def a_bad_second_disk_under_the_number_of_the_first() -> Lies:
 
 
 @hostile_server(0)
+def a_second_disk_under_the_number_of_the_first() -> Lies:
+    """Every OPEN is answered with one number: requests of the first disk would reach the second."""
+    return Lies(open={"device": 7}, tells=OPERATIONS)
+
+
+@hostile_server(0)
 def one_that_opens_one_disk() -> Lies:
     """No OPEN after the first is answered, as by a C server with silent disks: the client says why it can send none."""
     return Lies(opens_one=True, depth=8, tells=OPERATIONS)
@@ -112,6 +118,7 @@ ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64", STALE: " pi=crc64
 SMALL = "one_that_takes_the_key_of_a_small_buffer_away"
 OPENS_ONE = "one_that_opens_one_disk"
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
+          "a_second_disk_under_the_number_of_the_first": "",
           "one_that_erases_for_good": "", "one_that_writes_into_buffers_at_any_time": "",
           "one_that_takes_the_key_of_a_buffer_away": "", SMALL: "", STALE: "", OPENS_ONE: "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",

@@ -22,6 +22,7 @@ from vmlab.tests.hostile import PEER, peer_program
 
 FILES = ("scripted_peer.py", "messages.py", "server.py", "hostile_servers.py", "fencing_server.py")
 SECOND_DISK = "a_bad_second_disk_under_the_number_of_the_first"
+SAME_NUMBER = "a_second_disk_under_the_number_of_the_first"
 SECONDS, SECONDS_OF_MANY = 25, 120
 SCRIBBLES = "one_that_writes_into_buffers_at_any_time"
 # Several readers at once use more than one buffer.
@@ -100,6 +101,16 @@ def _open_more(vm: Machine, line: str, mark: int) -> None:
     vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip=1 iflag=direct", 40)
 
 
+def _map_second(vm: Machine, line: str, name: str) -> None:
+    """Maps a second disk, which gets the number of the first: that goes on only if the second cannot be used."""
+    found = vm.write("/sys/class/rnbd-client/ctl/map_device", line, 90)
+    ok(found == "EINVAL", f"the second disk's map_device answered {found or 'success'}, expected EINVAL")
+    read = vm.try_run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip=1 iflag=direct", 40)
+    eq(read.code == 0, name == SECOND_DISK, "whether the first disk is used still")
+    told = vm.read(hostile_servers.OPERATIONS)
+    eq("close" in told, name == SAME_NUMBER, f"whether the number is closed, in {told}")
+
+
 def _tier(name: str) -> str:
     """A minute is what a writer of map_device waits for."""
     return tier.ALL if name == hostile_servers.OPENS_ONE else tier.CORE
@@ -146,13 +157,8 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
             ok(read.code, "a read succeeded over a path that was to be closed")
         if lab.modules == "ours" and name == hostile_servers.OPENS_ONE:
             _open_more(vm, MAP.format(address=lab.server_address), mark)
-        if lab.modules == "ours" and name == SECOND_DISK:
-            other = MAP.format(address=lab.server_address).replace("ram0", "ram1")
-            found = vm.write("/sys/class/rnbd-client/ctl/map_device", other, 90)
-            ok(found == "EINVAL", f"the second disk's map_device answered {found or 'success'}, expected EINVAL")
-            vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip=1 iflag=direct", 40)
-            told = vm.read(hostile_servers.OPERATIONS)
-            ok("close" not in told, f"the client closed the number of the first disk, which is in use: {told}")
+        if lab.modules == "ours" and name in (SECOND_DISK, SAME_NUMBER):
+            _map_second(vm, MAP.format(address=lab.server_address).replace("ram0", "ram1"), name)
         if name in hostile_servers.WRITES_LATE and lab.modules == "ours":
             _write_late(vm, name, mark)
         if name == "one_that_erases_for_good":
