@@ -77,6 +77,11 @@ impl Geometry {
         })
     }
 
+    /// Returns that of at most `depth` chunks of this size; `None` of 0.
+    pub fn with_depth_at_most(&self, depth: u16) -> Option<Self> {
+        Self::new(self.queue_depth.min(depth).into(), self.chunk_size).ok()
+    }
+
     /// Returns the number of chunks.
     #[inline]
     pub const fn queue_depth(&self) -> u16 {

@@ -19,6 +19,7 @@ use rdma::{
     PortWatch, //
 };
 use rtrs_core::proto::{
+    geometry::Geometry,
     handshake::{
         Connect,
         Refusal, //
@@ -61,7 +62,34 @@ impl Listener {
     ///
     /// `EADDRINUSE` if the port is in use; others of `rdma_bind_addr` and `rdma_listen`.
     pub fn new(port: u16, service: Arc<dyn Service>) -> Result<Self> {
-        let registry = Registry::new(ModuleState::get()?, service)?;
+        let shared = ModuleState::get()?;
+        let geometry = shared.geometry;
+        Self::on(port, service, shared, geometry)
+    }
+
+    /// Listens as [`new`](Self::new) does, for sessions of at most `queue_depth` chunks each: a
+    /// service whose requests need few takes less memory for each client.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the depth is 0; those of [`new`](Self::new).
+    pub fn with_queue_depth(
+        port: u16,
+        queue_depth: u16,
+        service: Arc<dyn Service>,
+    ) -> Result<Self> {
+        let shared = ModuleState::get()?;
+        let geometry = shared.geometry.with_depth_at_most(queue_depth);
+        Self::on(port, service, shared, geometry.ok_or(EINVAL)?)
+    }
+
+    fn on(
+        port: u16,
+        service: Arc<dyn Service>,
+        shared: Arc<ModuleState>,
+        geometry: Geometry,
+    ) -> Result<Self> {
+        let registry = Registry::new(shared, service, geometry)?;
         let devices = PortWatch::new(registry.clone())?;
         let listen = |on: SocketAddress| {
             cm::Listener::new(

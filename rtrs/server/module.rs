@@ -95,7 +95,7 @@ static SHARED: Global<Option<Arc<ModuleState>>> = Global::new(None);
 
 /// The module's state.
 pub(crate) struct ModuleState {
-    /// Number and size of the chunks of each session.
+    /// Number and size of the chunks of each session, of a listener that sets no other number.
     pub(crate) geometry: Geometry,
     always_invalidate: bool,
     /// `/sys/class/rtrs-server`.

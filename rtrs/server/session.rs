@@ -33,7 +33,8 @@ use rtrs_core::proto::{
         self,
         Life, //
     },
-    geometry::Geometry, //
+    geometry::Geometry,
+    HDR_SIZE_MAX, //
 };
 
 use crate::server::{
@@ -135,7 +136,7 @@ impl Session {
         uuid: [u8; 16],
         charge: Charge,
     ) -> Result<Arc<Self>> {
-        let geometry = registry.shared.geometry;
+        let geometry = registry.geometry;
         let order = PageBlock::order_for(geometry.chunk_size() as usize);
         let depth = geometry.queue_depth();
         let mut chunks = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
@@ -176,6 +177,17 @@ impl Session {
     /// Returns the name that the client has given; empty before the first path is up.
     pub fn name(&self) -> &CStr {
         self.name.as_ref().map_or(c"", |name| name)
+    }
+
+    /// Returns the identifier of the client's session: that of a client which comes back, also to a
+    /// server that was started again, is the same.
+    pub fn uuid(&self) -> &[u8; 16] {
+        &self.uuid
+    }
+
+    /// Returns the most bytes of data that a request may have.
+    pub fn data_bytes_max(&self) -> u32 {
+        self.geometry().chunk_size().saturating_sub(HDR_SIZE_MAX)
     }
 
     /// Returns the number of chunks, that is of requests that the client can have in flight.
@@ -219,7 +231,7 @@ impl Session {
 
     #[inline]
     pub(crate) fn geometry(&self) -> &Geometry {
-        &self.registry.shared.geometry
+        &self.registry.geometry
     }
 
     /// Returns whether each chunk has a key of its own, which an answer may replace.

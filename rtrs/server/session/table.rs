@@ -31,6 +31,7 @@ use rtrs_core::{
             NameClaim, //
         },
         budget,
+        geometry::Geometry,
         handshake::{
             Connect,
             Refusal, //
@@ -90,6 +91,8 @@ impl Origin {
 pub(crate) struct Registry {
     pub(crate) shared: Arc<ModuleState>,
     pub(crate) service: Arc<dyn Service>,
+    /// Number and size of the chunks of each session.
+    pub(crate) geometry: Geometry,
     #[pin]
     sessions: Mutex<Sessions>,
     /// Connect requests that wait for an answer; no other lock is taken with it.
@@ -133,11 +136,16 @@ fn joins(
 
 impl Registry {
     /// Creates an empty table.
-    pub(crate) fn new(shared: Arc<ModuleState>, service: Arc<dyn Service>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        shared: Arc<ModuleState>,
+        service: Arc<dyn Service>,
+        geometry: Geometry,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 shared,
                 service,
+                geometry,
                 sessions <- new_mutex!(Sessions {
                     list: KVec::new(),
                     closed: false,
@@ -203,7 +211,7 @@ impl Registry {
             Some(session) => session,
             None => {
                 connect.check_new_path()?;
-                let charge = self.charge(budget::session_bytes(&self.shared.geometry))?;
+                let charge = self.charge(budget::session_bytes(&self.geometry))?;
                 Session::new(self, connect.paths_uuid, charge).map_err(|_| Refusal::NoMemory)?
             }
         };

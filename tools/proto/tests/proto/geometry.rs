@@ -156,3 +156,13 @@ fn every_pair_of_module_parameters_agrees_with_the_rule() {
         }
     }
 }
+
+#[test]
+fn a_listener_may_have_fewer_chunks_and_not_more() {
+    let all = Geometry::new(512, 128 << 10).unwrap();
+    let fewer = all.with_depth_at_most(64).unwrap();
+    assert_eq!(Geometry::new(64, 128 << 10), Ok(fewer));
+    assert_eq!(all.with_depth_at_most(512), Some(all));
+    assert_eq!(all.with_depth_at_most(u16::MAX), Some(all));
+    assert_eq!(all.with_depth_at_most(0), None);
+}
