@@ -24,7 +24,7 @@ MIB = 16
 IOS = tier.of(200, 400)    # of each kind, before the count and while it goes on
 EVENTS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
 OURS = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server", "kernel_ext", "block_ext", "rdma_rust",
-        "rnbd_ec")
+        "rnbd_ec", "seglog")
 FRAME = re.compile(r"^\s+([\w.]+)\+0x\w+/0x\w+(?: \[(\w+)\])?$")
 # From here inwards is something else than the function that was interrupted.
 INTERRUPTS = re.compile(r"^(asm_\w+|handle_softirqs|do_softirq|__irq_exit_rcu)$")
