@@ -11,6 +11,7 @@
 //! | [`span`] | names of objects, bytes and blocks of them |
 //! | [`wire`] | layouts of messages |
 //! | [`message`] | requests of clients |
+//! | [`command`] | the control line of an administrator |
 //! | [`answer`] | answers of the server |
 //! | [`entry`] | what a log keeps of a slot |
 //! | [`slot`] | the slots of the index: objects, ranges, extents, tickets |
@@ -20,6 +21,7 @@
 //! | [`claim`] | operations in flight, and leases |
 //! | [`limits`] | what a client may have at a time |
 //! | [`ticket`] | operations that are sent again |
+//! | [`pages`] | the pages of memory that extents have |
 //! | [`medium`] | where blocks are: pages of memory, or a log |
 //! | [`log`] | the log: batches, dumps, room, collecting, assembly |
 //! | [`store`] | a store: what clients ask, carried out on the index and the medium |
@@ -32,12 +34,14 @@
 pub mod answer;
 pub mod body;
 pub mod claim;
+pub mod command;
 pub mod entry;
 pub mod index;
 pub mod limits;
 pub mod log;
 pub mod medium;
 pub mod message;
+pub mod pages;
 pub mod slot;
 pub mod span;
 pub mod store;

@@ -11,6 +11,7 @@
 
 mod answers;
 mod bodies;
+mod commands;
 mod entries;
 mod fields;
 mod fuzz;

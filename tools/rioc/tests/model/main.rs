@@ -24,6 +24,7 @@ mod full;
 mod large;
 mod leasing;
 mod lives;
+mod pages;
 #[path = "../common/random.rs"]
 mod random;
 mod requests;
