@@ -319,6 +319,8 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     /// # Errors
     ///
     /// Returns why it does not, and the batch that has to be durable before this is said.
+    // A frame of its own: what is read is large.
+    #[inline(never)]
     pub fn read(&mut self, (object, span): (ObjectId, &Span)) -> Result<Look, (Errno, u64)> {
         let after = self.medium.changed_by(self.index.bit(object));
         let reading = self.index.read(object, span);

@@ -69,8 +69,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
 
     fn lanes_of(&self, client: [u64; 2]) -> u32 {
         let own = self.lanes().filter(|(_, kept)| kept.client == client);
-        // CAST: Below the number of slots.
-        own.count() as u32
+        own.fold(0, |count, _| count.saturating_add(1))
     }
 
     /// Gives each lane of a client that begins its slot, with what a log has kept of it; returns
@@ -94,8 +93,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             }
         }
         let missing = (0..tickets.count()).filter(|lane| tickets.slot(*lane).is_none());
-        // CAST: At most LANES_MAX.
-        let missing = missing.count() as u32;
+        let missing = missing.fold(0u32, |count, _| count.saturating_add(1));
         let freed = gone.map_or(0, |gone| self.lanes_of(gone));
         self.require(missing.saturating_sub(freed))?;
         if let Some(gone) = gone {

@@ -183,8 +183,8 @@ impl<M: LogMemory> Logged<M> {
             block_unread(bytes, &stored).ok()
         });
         self.begin();
-        let count = each.clone().count();
-        let is_whole = count == usize::from(blocks.count());
+        let count = each.clone().fold(0u8, |count, _| count.saturating_add(1));
+        let is_whole = u32::from(count) == u32::from(blocks.count());
         let to = is_whole.then(|| self.put(each, crc)).flatten();
         let is_moved = to.is_some_and(|to| index.relocate(slot, (stored, blocks), to, self));
         if !is_moved {

@@ -117,7 +117,8 @@ impl<M: LogMemory> Logged<M> {
         if let Some(open) = self.open.as_mut().filter(|open| !open.body.is_empty()) {
             let used = open.body.finish(entry).ok_or(Wait::TooLong)?;
             let used = used.saturating_add(HEAD_BYTES);
-            let mut units = used.div_ceil(unit);
+            let units = used.saturating_add(unit.saturating_sub(1));
+            let mut units = units.checked_div(unit).ok_or(Wait::TooLong)?;
             if open.at.unit == 0 {
                 // The segment before has no room for it.
                 units = units.max((self.log.units_left() as usize).saturating_add(1));
