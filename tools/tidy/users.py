@@ -13,9 +13,9 @@ GFARM = pathlib.Path("Documentation/gfarm.md")
 # The pages of modules that are no part of the product.
 SAMPLES = {"samples/crc32_umr": pathlib.Path("Documentation/crc32-umr.md"),
            "test_device": pathlib.Path("Documentation/testing.md")}
-DRIVERS = ("rtrs", "rnbd", "rnbd_ec")
+DRIVERS = ("rtrs", "rnbd", "rnbd_ec", "rioc")
 # Whose lines of the log a page explains.
-LOGGING = ("block", "gfarm_ra", "kernel_ext", "net", "rdma", "rnbd", "rnbd_ec", "rtrs")
+LOGGING = ("block", "gfarm_ra", "kernel_ext", "net", "rdma", "rioc", "rnbd", "rnbd_ec", "rtrs")
 # A shorter part of a line tells it from no other.
 PART_MIN = 12
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server: stores, and the sessions of clients.
+//!
+//! ```text
+//! Stores ── StoreOn (one for each store, /sys/.../ctl/stores/N) ── Engine (behind its lock)
+//!    │                                                               └── Known (each client)
+//!    └── Session (one for each RTRS session) ── Use (the store that it has attached to)
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `stores`, `sysfs` | stores are added and deleted |
+//! | `session` | clients attach |
+//! | `store` | requests come to a store, and a work item carries them out |
+//! | `engine` | requests, under the lock of the store: what `proto::store` decides |
+//! | `reading` | blocks are read, answers are made |
+//! | `message` | what clients send, and are answered |
+//! | `medium`, `memory` | pages and tables |
+
+mod engine;
+mod medium;
+mod memory;
+mod message;
+mod reading;
+mod session;
+mod store;
+mod stores;
+mod sysfs;
+
+use kernel_ext::ratelimit::RateLimit;
+
+pub(crate) use self::{
+    memory::DEPTH,
+    session::RtrsService,
+    stores::Stores,
+    sysfs::Control, //
+};
+
+/// The rate limit of log lines about sessions and their messages.
+static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);

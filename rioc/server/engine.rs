@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Carries out the requests of a store, under its lock.
+
+use ferro_proto::errno::Errno;
+use kernel::{
+    prelude::*,
+    str::CString, //
+};
+use kernel_ext::random;
+use rtrs_server::Operation;
+
+use super::{
+    medium::{
+        Acting,
+        Kept, //
+    },
+    memory::{
+        Crc,
+        Elements,
+        Tables,
+        CLIENTS_MAX,
+        DEPTH,
+        REQUESTS_MAX, //
+    },
+    message::{
+        message_of,
+        refuse,
+        reply, //
+    },
+    reading::Scratch, //
+};
+use crate::proto::{
+    index::Source,
+    limits::Limits,
+    message::{
+        Message,
+        Operation as Asked, //
+    },
+    span::IO_BYTES_MAX,
+    store::{
+        Arrived,
+        Client,
+        Data,
+        Done,
+        Op,
+        Step,
+        Store,
+        OLD_MAX, //
+    },
+    ticket::{
+        Lane,
+        Outcome, //
+    }, //
+};
+
+/// The limits of a client: what its session allows.
+const LIMITS: Limits = Limits {
+    operations_max: DEPTH as u32,
+    bytes_max: DEPTH as u64 * 2 * IO_BYTES_MAX,
+    leases_max: 64,
+};
+
+/// The state of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Waits for another copy of itself, and arrives again then.
+    Repeated,
+    /// Arrives, for the first time or again.
+    Arrives,
+    /// Waits for those before it.
+    Waits,
+    /// Takes its next step.
+    Runs,
+    /// Waits for room, or for blocks that are read.
+    Stays,
+    /// Waits for a batch before it is answered.
+    Ended(Done),
+}
+
+/// A request that has come and is not answered.
+struct Request {
+    operation: Operation,
+    op: Op,
+    state: State,
+    /// The blocks that are read before each of its next steps.
+    old: [Option<Source>; OLD_MAX],
+}
+
+/// A client that has attached.
+struct Known {
+    client: Client<Elements<Lane>>,
+    name: [u64; 2],
+    /// The name of its session; `None` of one that is gone.
+    session: Option<CString>,
+    /// The requests, by their chunks.
+    requests: KVVec<Option<Request>>,
+    has_repeated: bool,
+    /// The time at which it has gone, in clients.
+    left: u64,
+}
+
+impl Known {
+    fn new(number: u32, name: [u64; 2]) -> Result<Self> {
+        let mut requests = KVVec::with_capacity(DEPTH.into(), GFP_KERNEL)?;
+        for _ in 0..DEPTH {
+            requests.push(None, GFP_KERNEL)?;
+        }
+        let lanes = Elements::new(Lane::UNUSED, DEPTH.into())?;
+        Ok(Self {
+            client: Client::new((number, name, random::number()), lanes, LIMITS),
+            name,
+            session: None,
+            requests,
+            has_repeated: false,
+            left: 0,
+        })
+    }
+}
+
+/// The counts of what was done.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) others: u64,
+    pub(super) failed: u64,
+    pub(super) malformed: u64,
+}
+
+impl Counts {
+    fn add(&mut self, message: &Message<'_>, errno: u16) {
+        let count = match message.operation {
+            _ if errno != 0 => &mut self.failed,
+            Asked::Read { .. } => &mut self.reads,
+            Asked::Write { .. } => &mut self.writes,
+            _ => &mut self.others,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// The state of a store, behind its lock.
+pub(super) struct Engine<D> {
+    pub(super) store: KBox<Store<Tables, D>>,
+    pub(super) acting: Acting,
+    clients: KVec<KBox<Known>>,
+    /// The requests that wait for room, and those that wait for a batch.
+    waiting: KVVec<u32>,
+    ended: KVVec<u32>,
+    in_flight: usize,
+    gone: u64,
+    pub(super) counts: Counts,
+}
+
+fn tag_of(client: u32, chunk: u16) -> u32 {
+    client << u16::BITS | u32::from(chunk)
+}
+
+fn split(tag: u32) -> (usize, usize) {
+    // CAST: Its lower half.
+    ((tag >> u16::BITS) as usize, usize::from(tag as u16))
+}
+
+impl<D: Kept> Engine<D> {
+    /// Begins without clients. Sleeps.
+    pub(super) fn new(store: KBox<Store<Tables, D>>, acting: Acting) -> Result<KBox<Self>> {
+        let engine = Self {
+            store,
+            acting,
+            clients: KVec::with_capacity(CLIENTS_MAX, GFP_KERNEL)?,
+            waiting: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
+            ended: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
+            in_flight: 0,
+            gone: 0,
+            counts: Counts::default(),
+        };
+        Ok(KBox::new(engine, GFP_KERNEL)?)
+    }
+
+    /// Whether no request is in flight.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
+    /// A client comes, or comes back; returns its number. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if there are too many, or the index has no slots for its operations.
+    pub(super) fn attach(&mut self, name: [u64; 2], session: &CStr) -> Result<(u32, u64)> {
+        let shown = CString::try_from(session)?;
+        let known = self.clients.iter().position(|known| known.name == name);
+        let index = match known {
+            Some(index) => index,
+            None if self.clients.len() < CLIENTS_MAX => self.clients.len(),
+            None => self.oldest().ok_or(ENOSPC)?,
+        };
+        // CAST: Below CLIENTS_MAX.
+        let number = index as u32;
+        if known.is_none() {
+            let mut new = KBox::new(Known::new(number, name)?, GFP_KERNEL)?;
+            if D::IS_DURABLE {
+                let gone = self.clients.get(index).map(|gone| gone.name);
+                let with = (&mut self.acting, &Crc);
+                let attached = self.store.attach(&mut new.client, gone, with);
+                attached.map_err(Error::from)?;
+            }
+            match self.clients.get_mut(index) {
+                Some(place) => *place = new,
+                None => self.clients.push(new, GFP_KERNEL)?,
+            }
+        }
+        let known = self.clients.get_mut(index).ok_or(EINVAL)?;
+        known.session = Some(shown);
+        Ok((number, known.client.incarnation()))
+    }
+
+    /// Returns the place of the client that has gone first.
+    fn oldest(&self) -> Option<usize> {
+        let gone = self.clients.iter().enumerate();
+        let gone = gone.filter(|(_, known)| known.session.is_none());
+        let oldest = gone.min_by_key(|(_, known)| known.left);
+        oldest.map(|(index, _)| index)
+    }
+
+    /// A client has gone: its requests were answered, and its leases end.
+    pub(super) fn detach(&mut self, client: u32) {
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            from = self.store.end_leases(client, slot, &mut self.acting);
+        }
+        self.gone = self.gone.saturating_add(1);
+        let left = self.gone;
+        if let Some(known) = self.clients.get_mut(client as usize) {
+            (known.session, known.left) = (None, left);
+            while known.client.account().state().2 > 0 {
+                known.client.lease_ended();
+            }
+        }
+    }
+
+    /// Calls for each client: number, session, and what it has.
+    pub(super) fn each_client(
+        &self,
+        mut call: impl FnMut(usize, &CStr, (u32, u64, u32)) -> Result,
+    ) -> Result {
+        for (number, known) in self.clients.iter().enumerate() {
+            if let Some(session) = &known.session {
+                call(number, session, known.client.account().state())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, tag: u32) -> Option<Request> {
+        let (client, chunk) = split(tag);
+        let known = self.clients.get_mut(client)?;
+        let request = known.requests.get_mut(chunk)?.take()?;
+        self.in_flight = self.in_flight.saturating_sub(1);
+        Some(request)
+    }
+
+    /// A request has come.
+    pub(super) fn arrive(&mut self, client: u32, operation: Operation) {
+        let tag = tag_of(client, operation.chunk_id());
+        let (client, chunk) = split(tag);
+        let known = self.clients.get_mut(client);
+        let place = known.and_then(|known| known.requests.get_mut(chunk));
+        // A chunk carries one request at a time.
+        if let Some(place @ None) = place {
+            *place = Some(Request {
+                operation,
+                op: Op::new(tag),
+                state: State::Arrives,
+                old: [None; OLD_MAX],
+            });
+            self.in_flight = self.in_flight.saturating_add(1);
+            self.begin(tag);
+        }
+    }
+
+    /// A request arrives, or does so again.
+    fn begin(&mut self, tag: u32) {
+        let (client, chunk) = split(tag);
+        let Some(known) = self.clients.get_mut(client).map(|known| &mut **known) else {
+            return;
+        };
+        let request = known.requests.get_mut(chunk).and_then(Option::as_mut);
+        let Some(request) = request else {
+            return;
+        };
+        let message = match message_of(&request.operation) {
+            Ok(message) => message,
+            Err(why) => {
+                self.counts.malformed = self.counts.malformed.saturating_add(1);
+                let request = known.requests.get_mut(chunk).and_then(Option::take);
+                self.in_flight = self.in_flight.saturating_sub(1);
+                if let (Some(request), Some(session)) = (request, &known.session) {
+                    refuse(request.operation, session, why);
+                }
+                return;
+            }
+        };
+        let arrived = self
+            .store
+            .arrive(&mut known.client, &mut request.op, &message);
+        let outcome = match arrived {
+            Arrived::Begins => {
+                request.state = State::Runs;
+                return self.acting.run(tag);
+            }
+            Arrived::Waits => {
+                request.state = State::Waits;
+                return;
+            }
+            Arrived::Repeated => {
+                (request.state, known.has_repeated) = (State::Repeated, true);
+                return;
+            }
+            Arrived::Answer(outcome) => outcome,
+            Arrived::Late => Outcome {
+                errno: Errno::ESTALE.get(),
+                lease: 0,
+            },
+        };
+        if let Some(request) = self.take(tag) {
+            reply(request.operation, outcome);
+        }
+    }
+
+    /// Returns the next request that takes a step, of which [`Self::finish`] follows: `scratch` has
+    /// what it needs, or says which blocks are read before.
+    pub(super) fn next(&mut self, scratch: &mut Scratch) -> Option<u32> {
+        loop {
+            let tag = self.acting.next()?;
+            let (client, chunk) = split(tag);
+            let known = self.clients.get_mut(client).map(|known| &mut **known);
+            let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
+            let Some(request) = request else { continue };
+            match request.state {
+                State::Arrives => self.begin(tag),
+                // Another one has told that it begins.
+                State::Waits | State::Runs => {
+                    request.state = State::Stays;
+                    let (operation, old) = (&mut request.operation, &request.old);
+                    scratch.prepare(&mut *self.store, (operation, old));
+                    return Some(tag);
+                }
+                State::Repeated | State::Stays | State::Ended(_) => (),
+            }
+        }
+    }
+
+    /// Lets a request take its step.
+    pub(super) fn finish(&mut self, tag: u32, scratch: &mut Scratch) {
+        let (client, chunk) = split(tag);
+        let Some(known) = self.clients.get_mut(client).map(|known| &mut **known) else {
+            return;
+        };
+        let request = known.requests.get_mut(chunk).and_then(Option::as_mut);
+        let Some(request) = request else { return };
+        let read = scratch.end(&mut *self.store, &mut request.operation);
+        let Ok(message) = message_of(&request.operation) else {
+            return;
+        };
+        let (client, with) = (&mut known.client, (&mut self.acting, &Crc));
+        let mut data = Data {
+            bytes: scratch.data.get(..scratch.data_bytes).unwrap_or_default(),
+            blocks: &mut scratch.blocks,
+        };
+        let is_lost = matches!(read, Err((_, None)));
+        let step = if is_lost {
+            // Of blocks that cannot be read nothing can be stored.
+            self.store.give_up(&mut request.op, with.0);
+            let outcome = Outcome::default();
+            Step::Done(Done { outcome, after: 0 })
+        } else {
+            let (op, of) = (&mut request.op, (&message, &mut data));
+            self.store.step(client, op, of, with)
+        };
+        match step {
+            Step::Read(old) => {
+                (request.old, request.state) = (old, State::Runs);
+                self.acting.run(tag);
+            }
+            Step::Again => {
+                request.state = State::Runs;
+                self.acting.run(tag);
+            }
+            Step::Wait(_) => {
+                // There is room for all.
+                let _ = self.waiting.push_within_capacity(tag);
+            }
+            Step::Done(mut done) => {
+                request.old = [None; OLD_MAX];
+                match read {
+                    Ok(after) => done.after = after.unwrap_or(done.after),
+                    Err((errno, after)) => {
+                        done.outcome.errno = errno;
+                        done.after = after.unwrap_or(0);
+                    }
+                }
+                self.counts.add(&message, done.outcome.errno);
+                request.state = State::Ended(done);
+                if done.after <= self.store.medium().durable_up_to() {
+                    self.answer(tag);
+                } else {
+                    let _ = self.ended.push_within_capacity(tag);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, tag: u32) {
+        let Some(request) = self.take(tag) else {
+            return;
+        };
+        let State::Ended(done) = request.state else {
+            return;
+        };
+        let (client, _) = split(tag);
+        if let Some(known) = self.clients.get_mut(client).map(|known| &mut **known) {
+            if let Ok(message) = message_of(&request.operation) {
+                let of = (&request.op, &message);
+                self.store.answered(&mut known.client, of, done.outcome);
+            }
+            if core::mem::take(&mut known.has_repeated) {
+                for (chunk, request) in (0..).zip(known.requests.iter_mut()) {
+                    let repeated = request.as_mut();
+                    let mut repeated = repeated.filter(|one| one.state == State::Repeated);
+                    if let Some(request) = &mut repeated {
+                        request.state = State::Arrives;
+                        // CAST: Below CLIENTS_MAX.
+                        self.acting.run(tag_of(client as u32, chunk));
+                    }
+                }
+            }
+        }
+        reply(request.operation, done.outcome);
+    }
+
+    /// Does what follows by itself: what is durable is answered, and who waits for room tries again
+    /// if there may be some.
+    pub(super) fn settle(&mut self) {
+        D::settle(&mut self.store, &mut self.acting);
+        let durable = self.store.medium().durable_up_to();
+        let mut at = 0;
+        while let Some(tag) = self.ended.get(at).copied() {
+            if self.is_ended(tag, durable) {
+                let _ = self.ended.remove(at);
+                self.answer(tag);
+            } else {
+                at = at.saturating_add(1);
+            }
+        }
+    }
+
+    fn is_ended(&self, tag: u32, durable: u64) -> bool {
+        let (client, chunk) = split(tag);
+        let known = self.clients.get(client);
+        let request = known.and_then(|known| known.requests.get(chunk)?.as_ref());
+        !request.is_some_and(|request| match request.state {
+            State::Ended(done) => done.after > durable,
+            _ => false,
+        })
+    }
+
+    /// Lets those try again that wait for room.
+    pub(super) fn try_again(&mut self) {
+        for tag in self.waiting.drain_all() {
+            let (client, chunk) = split(tag);
+            let known = self.clients.get_mut(client).map(|known| &mut **known);
+            let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
+            if let Some(request) = request {
+                request.state = State::Runs;
+                self.acting.run(tag);
+            }
+        }
+    }
+
+    /// Takes a step of what is left to be done; returns whether it has done something.
+    pub(super) fn reap(&mut self) -> bool {
+        let is_reaping = self.store.index().is_reaping();
+        let with = (&mut self.acting, &Crc);
+        let is_done = is_reaping && self.store.reap(with).is_ok();
+        if is_done {
+            self.try_again();
+        }
+        is_done
+    }
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Blocks that a step of a request reads before, and the data of answers.
+
+use ferro_proto::errno::Errno;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::pages::PageBlock;
+use rtrs_server::Operation;
+use seglog::Checksum;
+use zerocopy::IntoBytes;
+
+use super::{
+    medium::Kept,
+    memory::{
+        Crc,
+        Tables, //
+    },
+    message::message_of, //
+};
+use crate::proto::{
+    answer::{
+        Listed,
+        ReadHead,
+        Short, //
+    },
+    index::{
+        Refused,
+        Source, //
+    },
+    message::Operation as Asked,
+    slot::Stored,
+    span::{
+        ObjectId,
+        Piece,
+        Span,
+        BLOCK_BYTES,
+        IO_BLOCKS_MAX,
+        IO_BYTES_MAX, //
+    },
+    store::{
+        Block,
+        Look,
+        Store,
+        OLD_MAX, //
+    },
+    wire, //
+};
+
+/// The names that are looked for at a time.
+const NAMES: usize = 64;
+
+/// The place to which a block is read.
+#[derive(Clone, Copy)]
+enum Target {
+    /// A block that stays in part.
+    Old(usize),
+    /// A piece of the answer.
+    Answer(Piece),
+}
+
+/// A block that has to be read from the device.
+#[derive(Clone, Copy)]
+struct Missing {
+    stored: Stored,
+    block: u8,
+    to: Target,
+}
+
+/// The error of an answer, and the batch that it waits for; without one the request is given up.
+pub(super) type Failed = (u16, Option<u64>);
+
+/// Memory for one step of one request.
+pub(super) struct Scratch {
+    /// The bytes that are written: a copy, which no client changes.
+    pub(super) data: KVVec<u8>,
+    pub(super) data_bytes: usize,
+    /// The blocks that were read for what is written.
+    pub(super) blocks: KBox<[Block; OLD_MAX]>,
+    block: KBox<Block>,
+    names: KVec<ObjectId>,
+    missing: KVec<Missing>,
+    look: Option<Look>,
+    /// The memory of the answer of a read.
+    memory: Option<Arc<PageBlock>>,
+    head: ReadHead,
+    /// The batch that an answer waits for, if it is not the last one.
+    result: Result<Option<u64>, Failed>,
+}
+
+const NOTHING: ReadHead = ReadHead {
+    bytes: 0,
+    size: 0,
+    sums: [0; wire::READ_SUMS],
+};
+
+/// The error of blocks that cannot be read.
+const EIO: u16 = Errno::EIO.get();
+
+impl Scratch {
+    /// Allocates it. Sleeps.
+    pub(super) fn new() -> Result<Self> {
+        let block = [0; BLOCK_BYTES as usize];
+        Ok(Self {
+            data: KVVec::from_elem(0, IO_BYTES_MAX as usize, GFP_KERNEL)?,
+            data_bytes: 0,
+            blocks: KBox::new([block; OLD_MAX], GFP_KERNEL)?,
+            block: KBox::new(block, GFP_KERNEL)?,
+            names: KVec::from_elem(ObjectId::default(), NAMES, GFP_KERNEL)?,
+            missing: KVec::with_capacity(IO_BLOCKS_MAX.max(OLD_MAX), GFP_KERNEL)?,
+            look: None,
+            memory: None,
+            head: NOTHING,
+            result: Ok(None),
+        })
+    }
+
+    /// Reads what the next step of a request needs, as far as it is in memory: `old` are the blocks
+    /// that stay in part.
+    pub(super) fn prepare<D: Kept>(
+        &mut self,
+        store: &mut Store<Tables, D>,
+        (operation, old): (&mut Operation, &[Option<Source>; OLD_MAX]),
+    ) {
+        (self.result, self.data_bytes) = (Ok(None), 0);
+        self.missing.clear();
+        for (place, source) in old.iter().enumerate() {
+            if let Some(source) = source {
+                let from = (&source.stored, source.first);
+                self.look_for(store, from, Target::Old(place));
+            }
+        }
+        let asked = message_of(operation).map(|message| match message.operation {
+            Asked::Write { span, .. } => (None, span),
+            Asked::Read { object, span } => (Some(object), span),
+            _ => (None, Span::ALL),
+        });
+        match asked {
+            Ok((Some(object), span)) => self.begin_read(store, operation, (object, &span)),
+            Ok((None, span)) if span.is_io() => {
+                // CAST: The bytes of one operation.
+                self.data_bytes = span.bytes() as usize;
+                let to = self.data.get_mut(..self.data_bytes);
+                if operation.read_data(0, to.unwrap_or_default()).is_err() {
+                    self.result = Err((EIO, None));
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Takes a block that is in memory, or notes that it is to be read.
+    fn look_for<D: Kept>(
+        &mut self,
+        store: &Store<Tables, D>,
+        (stored, block): (&Stored, u8),
+        to: Target,
+    ) {
+        let found = store.medium().copy_block(stored, block, &mut self.block);
+        let missing = Missing {
+            stored: *stored,
+            block,
+            to,
+        };
+        match found {
+            Ok(Some(sum)) => self.found(&to, Some(sum)),
+            // There is room for all of a request.
+            Ok(None) => drop(self.missing.push_within_capacity(missing)),
+            Err(_) => self.lose(&to),
+        }
+    }
+
+    /// A block cannot be read.
+    fn lose(&mut self, to: &Target) {
+        self.result = match to {
+            Target::Old(_) => Err((EIO, None)),
+            Target::Answer(_) => Err((EIO, self.result.ok().flatten())),
+        };
+    }
+
+    /// A block was read, whose CRC is this; without one it is zeroes.
+    fn found(&mut self, to: &Target, sum: Option<u32>) {
+        let is_whole = matches!(to, Target::Answer(piece) if piece.is_whole());
+        // A whole block is verified by the client.
+        if sum.is_some_and(|sum| !is_whole && sum != Crc.crc32c(&*self.block)) {
+            return self.lose(to);
+        }
+        match to {
+            Target::Old(place) => {
+                if let Some(to) = self.blocks.get_mut(*place) {
+                    to.copy_from_slice(&*self.block);
+                }
+            }
+            Target::Answer(piece) => {
+                let bytes = self.block.get(piece.from as usize..piece.to as usize);
+                let bytes = bytes.unwrap_or_default();
+                let sum = sum.filter(|_| is_whole);
+                let sum = sum.unwrap_or_else(|| Crc.crc32c(bytes));
+                let reading = self.look.as_ref().and_then(|look| look.reading.span);
+                let Some((span, memory)) = reading.zip(self.memory.as_ref()) else {
+                    return;
+                };
+                let number = piece.block.saturating_sub(span.blocks().start);
+                if let Some(to) = self.head.sums.get_mut(number as usize) {
+                    *to = sum;
+                }
+                let block = u64::from(piece.block).saturating_mul(BLOCK_BYTES);
+                let at = block.saturating_add(piece.from.into());
+                let at = at.saturating_sub(span.offset());
+                // CAST: Below the bytes of one operation.
+                let at = (at as usize).saturating_add(wire::READ_ANSWER_BYTES as usize);
+                let _ = memory.copy_in(at, bytes);
+            }
+        }
+    }
+
+    fn begin_read<D: Kept>(
+        &mut self,
+        store: &mut Store<Tables, D>,
+        operation: &mut Operation,
+        (object, asked): (ObjectId, &Span),
+    ) {
+        let look = match store.read((object, asked)) {
+            Ok(look) => look,
+            Err((errno, after)) => {
+                self.result = Err((errno.get(), Some(after)));
+                return;
+            }
+        };
+        let size = look.reading.size;
+        let bytes = ReadHead::bytes_of(asked, size);
+        self.head = ReadHead {
+            bytes,
+            size,
+            ..NOTHING
+        };
+        (self.result, self.memory) = (Ok(Some(look.after)), operation.pages().ok());
+        let used = wire::READ_ANSWER_BYTES.saturating_add(bytes) as usize;
+        let rest = (operation.data_len() as usize).saturating_sub(used);
+        let _ = self.memory.as_ref().map(|memory| memory.zero(used, rest));
+        let Some(span) = look.reading.span else {
+            self.look = Some(look);
+            return;
+        };
+        self.look = Some(look);
+        let parts = |scratch: &Self, number: usize| {
+            let look = scratch.look.as_ref()?;
+            look.reading.parts().get(number).copied()
+        };
+        let mut number = 0usize;
+        while let Some(part) = parts(self, number) {
+            number = number.saturating_add(1);
+            for skipped in 0..part.blocks {
+                let to = Target::Answer(span.piece(part.block.saturating_add(skipped)));
+                match part.source {
+                    Some(source) => {
+                        // CAST: Below the blocks of an extent.
+                        let block = source.first.saturating_add(skipped as u8);
+                        self.look_for(store, (&source.stored, block), to);
+                    }
+                    None => {
+                        self.block.fill(0);
+                        self.found(&to, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends what was read for a request, and writes its answer; returns the batch that this waits
+    /// for, if it is not the last one.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the answer.
+    pub(super) fn end<D: Kept>(
+        &mut self,
+        store: &mut Store<Tables, D>,
+        operation: &mut Operation,
+    ) -> Result<Option<u64>, Failed> {
+        if let Some(look) = self.look.take() {
+            store.end_read(look.reading);
+        }
+        self.memory = None;
+        let result = core::mem::replace(&mut self.result, Ok(None))?;
+        let Ok(message) = message_of(operation) else {
+            return Ok(result);
+        };
+        let written = match message.operation {
+            Asked::Read { span, .. } => {
+                let memory = operation.memory().ok_or((EIO, result))?;
+                memory.copy_in(0, self.head.to_wire(&span).as_bytes())
+            }
+            Asked::Stat { object } => {
+                let found = store.index().stat(object);
+                let failed = |why: Refused| (why.errno().get(), Some(store.after(object)));
+                let stat = found.map_err(failed)?;
+                let short = Short {
+                    lease: 0,
+                    size: stat.size,
+                    blocks: stat.blocks,
+                };
+                operation.write_reply(short.to_wire(wire::STAT).as_bytes())
+            }
+            Asked::Ping => {
+                let short = Short::default();
+                operation.write_reply(short.to_wire(wire::PING).as_bytes())
+            }
+            Asked::List { cursor, count_max } => self.list(store, operation, (cursor, count_max)),
+            _ => Ok(()),
+        };
+        written.map(|()| result).map_err(|_| (EIO, result))
+    }
+
+    fn list<D: Kept>(
+        &mut self,
+        store: &Store<Tables, D>,
+        operation: &mut Operation,
+        (mut cursor, count_max): (u32, u32),
+    ) -> Result {
+        operation.write_reply(&[])?;
+        let memory = operation.pages()?;
+        let mut listed = Listed {
+            count: 0,
+            next: None,
+        };
+        loop {
+            let room = count_max.saturating_sub(listed.count) as usize;
+            let names = self.names.get_mut(..room.min(NAMES)).unwrap_or_default();
+            let (count, next) = store.index().list(cursor, names);
+            for name in names.iter().take(count) {
+                let before = listed.count.saturating_mul(wire::LISTED_BYTES);
+                let at = wire::ANSWER_BYTES.saturating_add(before);
+                memory.copy_in(at as usize, wire::Id::from(*name).as_bytes())?;
+                listed.count = listed.count.saturating_add(1);
+            }
+            listed.next = next;
+            match next {
+                Some(next) if count == NAMES => cursor = next,
+                _ => break,
+            }
+        }
+        memory.copy_in(0, listed.to_wire().as_bytes())
+    }
+}
