@@ -15,13 +15,17 @@
 //! | `store` | requests come to a store, and a work item carries them out |
 //! | `engine` | requests, under the lock of the store: what `proto::store` decides |
 //! | `reading` | blocks are read, answers are made |
+//! | `log`, `log_io`, `one_device` | stores on a log |
 //! | `message` | what clients send, and are answered |
 //! | `medium`, `memory` | pages and tables |
 
 mod engine;
+mod log;
+mod log_io;
 mod medium;
 mod memory;
 mod message;
+mod one_device;
 mod reading;
 mod session;
 mod store;

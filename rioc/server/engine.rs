@@ -2,14 +2,16 @@
 
 //! Carries out the requests of a store, under its lock.
 
+mod clients;
+
 use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
     str::CString, //
 };
-use kernel_ext::random;
 use rtrs_server::Operation;
 
+pub(super) use self::clients::Place;
 use super::{
     medium::{
         Acting,
@@ -20,7 +22,6 @@ use super::{
         Elements,
         Tables,
         CLIENTS_MAX,
-        DEPTH,
         REQUESTS_MAX, //
     },
     message::{
@@ -32,12 +33,11 @@ use super::{
 };
 use crate::proto::{
     index::Source,
-    limits::Limits,
+    medium::Io,
     message::{
         Message,
         Operation as Asked, //
     },
-    span::IO_BYTES_MAX,
     store::{
         Arrived,
         Client,
@@ -51,15 +51,12 @@ use crate::proto::{
     ticket::{
         Lane,
         Outcome, //
-    }, //
+    },
+    turns::Turns, //
 };
 
-/// The limits of a client: what its session allows.
-const LIMITS: Limits = Limits {
-    operations_max: DEPTH as u32,
-    bytes_max: DEPTH as u64 * 2 * IO_BYTES_MAX,
-    leases_max: 64,
-};
+/// The slots that are looked at in one step.
+const TRIM_SLOTS: u32 = 4096;
 
 /// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,24 +97,6 @@ struct Known {
     left: u64,
 }
 
-impl Known {
-    fn new(number: u32, name: [u64; 2]) -> Result<Self> {
-        let mut requests = KVVec::with_capacity(DEPTH.into(), GFP_KERNEL)?;
-        for _ in 0..DEPTH {
-            requests.push(None, GFP_KERNEL)?;
-        }
-        let lanes = Elements::new(Lane::UNUSED, DEPTH.into())?;
-        Ok(Self {
-            client: Client::new((number, name, random::number()), lanes, LIMITS),
-            name,
-            session: None,
-            requests,
-            has_repeated: false,
-            left: 0,
-        })
-    }
-}
-
 /// The counts of what was done.
 #[derive(Default)]
 pub(super) struct Counts {
@@ -149,6 +128,11 @@ pub(super) struct Engine<D> {
     waiting: KVVec<u32>,
     ended: KVVec<u32>,
     in_flight: usize,
+    pub(super) turns: Turns,
+    /// The first slot that was not looked at for an object that a restart has left to be cut.
+    untrimmed: Option<u32>,
+    /// A segment is collected, and its work item waits for room.
+    pub(super) is_collecting: bool,
     gone: u64,
     pub(super) counts: Counts,
 }
@@ -164,17 +148,22 @@ fn split(tag: u32) -> (usize, usize) {
 
 impl<D: Kept> Engine<D> {
     /// Begins without clients. Sleeps.
+    #[inline(never)]
     pub(super) fn new(store: KBox<Store<Tables, D>>, acting: Acting) -> Result<KBox<Self>> {
-        let engine = Self {
+        let mut engine = Self {
             store,
             acting,
             clients: KVec::with_capacity(CLIENTS_MAX, GFP_KERNEL)?,
             waiting: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
             ended: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
             in_flight: 0,
+            turns: Turns::default(),
+            untrimmed: D::IS_DURABLE.then_some(0),
+            is_collecting: false,
             gone: 0,
             counts: Counts::default(),
         };
+        engine.remember()?;
         Ok(KBox::new(engine, GFP_KERNEL)?)
     }
 
@@ -183,74 +172,19 @@ impl<D: Kept> Engine<D> {
         self.in_flight == 0
     }
 
-    /// A client comes, or comes back; returns its number. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC` if there are too many, or the index has no slots for its operations.
-    pub(super) fn attach(&mut self, name: [u64; 2], session: &CStr) -> Result<(u32, u64)> {
-        let shown = CString::try_from(session)?;
-        let known = self.clients.iter().position(|known| known.name == name);
-        let index = match known {
-            Some(index) => index,
-            None if self.clients.len() < CLIENTS_MAX => self.clients.len(),
-            None => self.oldest().ok_or(ENOSPC)?,
-        };
-        // CAST: Below CLIENTS_MAX.
-        let number = index as u32;
-        if known.is_none() {
-            let mut new = KBox::new(Known::new(number, name)?, GFP_KERNEL)?;
-            if D::IS_DURABLE {
-                let gone = self.clients.get(index).map(|gone| gone.name);
-                let with = (&mut self.acting, &Crc);
-                let attached = self.store.attach(&mut new.client, gone, with);
-                attached.map_err(Error::from)?;
-            }
-            match self.clients.get_mut(index) {
-                Some(place) => *place = new,
-                None => self.clients.push(new, GFP_KERNEL)?,
-            }
-        }
-        let known = self.clients.get_mut(index).ok_or(EINVAL)?;
-        known.session = Some(shown);
-        Ok((number, known.client.incarnation()))
+    /// Whether nothing is in flight, and all is durable.
+    pub(super) fn is_quiet(&self) -> bool {
+        let ios = self.acting.log.as_ref().map_or(0, |log| log.in_flight);
+        self.is_idle() && ios == 0 && self.store.medium().is_quiet()
     }
 
-    /// Returns the place of the client that has gone first.
-    fn oldest(&self) -> Option<usize> {
-        let gone = self.clients.iter().enumerate();
-        let gone = gone.filter(|(_, known)| known.session.is_none());
-        let oldest = gone.min_by_key(|(_, known)| known.left);
-        oldest.map(|(index, _)| index)
-    }
-
-    /// A client has gone: its requests were answered, and its leases end.
-    pub(super) fn detach(&mut self, client: u32) {
-        let mut from = Some(0);
-        while let Some(slot) = from {
-            from = self.store.end_leases(client, slot, &mut self.acting);
+    /// An IO of the log has ended.
+    pub(super) fn io_ended(&mut self, io: Io, is_well: bool) {
+        if let Some(log) = &mut self.acting.log {
+            log.in_flight = log.in_flight.saturating_sub(1);
         }
-        self.gone = self.gone.saturating_add(1);
-        let left = self.gone;
-        if let Some(known) = self.clients.get_mut(client as usize) {
-            (known.session, known.left) = (None, left);
-            while known.client.account().state().2 > 0 {
-                known.client.lease_ended();
-            }
-        }
-    }
-
-    /// Calls for each client: number, session, and what it has.
-    pub(super) fn each_client(
-        &self,
-        mut call: impl FnMut(usize, &CStr, (u32, u64, u32)) -> Result,
-    ) -> Result {
-        for (number, known) in self.clients.iter().enumerate() {
-            if let Some(session) = &known.session {
-                call(number, session, known.client.account().state())?;
-            }
-        }
-        Ok(())
+        self.store.medium_mut().ended(io, is_well);
+        self.try_again();
     }
 
     fn take(&mut self, tag: u32) -> Option<Request> {
@@ -331,6 +265,7 @@ impl<D: Kept> Engine<D> {
 
     /// Returns the next request that takes a step, of which [`Self::finish`] follows: `scratch` has
     /// what it needs, or says which blocks are read before.
+    #[inline(never)]
     pub(super) fn next(&mut self, scratch: &mut Scratch) -> Option<u32> {
         loop {
             let tag = self.acting.next()?;
@@ -353,6 +288,7 @@ impl<D: Kept> Engine<D> {
     }
 
     /// Lets a request take its step.
+    #[inline(never)]
     pub(super) fn finish(&mut self, tag: u32, scratch: &mut Scratch) {
         let (client, chunk) = split(tag);
         let Some(known) = self.clients.get_mut(client).map(|known| &mut **known) else {
@@ -385,6 +321,10 @@ impl<D: Kept> Engine<D> {
                 self.acting.run(tag);
             }
             Step::Again => {
+                if matches!(message.operation, Asked::Truncate { .. }) {
+                    // It is cut, and needs its last block no more.
+                    request.old = [None; OLD_MAX];
+                }
                 request.state = State::Runs;
                 self.acting.run(tag);
             }
@@ -403,8 +343,9 @@ impl<D: Kept> Engine<D> {
                 }
                 self.counts.add(&message, done.outcome.errno);
                 request.state = State::Ended(done);
-                if done.after <= self.store.medium().durable_up_to() {
-                    self.answer(tag);
+                let durable = self.store.medium().durable_up_to();
+                if done.after <= durable {
+                    self.answer(tag, durable);
                 } else {
                     let _ = self.ended.push_within_capacity(tag);
                 }
@@ -412,13 +353,20 @@ impl<D: Kept> Engine<D> {
         }
     }
 
-    fn answer(&mut self, tag: u32) {
+    /// Answers; what will never be durable is EIO.
+    fn answer(&mut self, tag: u32, durable: u64) {
         let Some(request) = self.take(tag) else {
             return;
         };
-        let State::Ended(done) = request.state else {
+        let State::Ended(mut done) = request.state else {
             return;
         };
+        if done.after > durable {
+            done.outcome = Outcome {
+                errno: Errno::EIO.get(),
+                lease: 0,
+            };
+        }
         let (client, _) = split(tag);
         if let Some(known) = self.clients.get_mut(client).map(|known| &mut **known) {
             if let Ok(message) = message_of(&request.operation) {
@@ -445,11 +393,12 @@ impl<D: Kept> Engine<D> {
     pub(super) fn settle(&mut self) {
         D::settle(&mut self.store, &mut self.acting);
         let durable = self.store.medium().durable_up_to();
+        let is_stopped = self.store.medium().is_stopped();
         let mut at = 0;
         while let Some(tag) = self.ended.get(at).copied() {
-            if self.is_ended(tag, durable) {
+            if is_stopped || self.is_ended(tag, durable) {
                 let _ = self.ended.remove(at);
-                self.answer(tag);
+                self.answer(tag, durable);
             } else {
                 at = at.saturating_add(1);
             }
@@ -488,5 +437,32 @@ impl<D: Kept> Engine<D> {
             self.try_again();
         }
         is_done
+    }
+
+    /// Looks for objects that a restart has left to be cut; returns whether it is to go on.
+    pub(super) fn trim(&mut self) -> bool {
+        let Some(from) = self.untrimmed else {
+            return false;
+        };
+        let index = self.store.index();
+        let is_left = |slot: &u32| {
+            let object = index.slots().object(*slot);
+            object.is_some_and(|object| object.is_shrinking)
+        };
+        let end = from.saturating_add(TRIM_SLOTS).min(index.slots().count());
+        let found = (from..end).find(is_left);
+        self.untrimmed = found.or((end < index.slots().count()).then_some(end));
+        let with = (&mut self.acting, &Crc);
+        match found {
+            Some(slot) => {
+                let is_done = self.store.trim(slot, with).is_ok();
+                if is_done {
+                    // Who writes behind its end waits for this.
+                    self.try_again();
+                }
+                is_done
+            }
+            None => self.untrimmed.is_some(),
+        }
     }
 }

@@ -5,10 +5,14 @@
 use kernel::prelude::*;
 use seglog::superblock::SUPERBLOCK_BYTES;
 
-use super::memory::{
-    RamPages,
-    Tables,
-    REQUESTS_MAX, //
+use super::{
+    log_io::LogIo,
+    memory::{
+        RamPages,
+        Tables,
+        REQUESTS_MAX, //
+    },
+    one_device::OneDevice, //
 };
 use crate::proto::{
     medium::{
@@ -41,10 +45,54 @@ pub(super) trait Kept: Medium + Send + Sized + 'static {
 
     /// Does what follows by itself.
     fn settle(_store: &mut Store<Tables, Self>, _acting: &mut Acting) {}
+
+    /// Whether its device has failed.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing is left that is to be made durable.
+    fn is_quiet(&self) -> bool {
+        true
+    }
+
+    /// An IO has ended.
+    fn ended(&mut self, _io: Io, _is_well: bool) {}
+
+    /// Whether room is to be made by collecting.
+    fn is_low(&mut self) -> bool {
+        false
+    }
+
+    /// The segment that is collected.
+    type Victim: Send + Unpin;
+
+    /// Begins to collect a segment.
+    fn begin_collecting(&mut self) -> Option<Self::Victim> {
+        None
+    }
+
+    /// Reads the next batch of it, without the lock; returns whether there is one.
+    fn load(_victim: &mut Self::Victim, _device: &mut OneDevice, _column: &mut [u8]) -> bool {
+        false
+    }
+
+    /// Moves what is used of that batch; returns whether that was all.
+    fn collect(
+        _store: &mut Store<Tables, Self>,
+        _from: (&mut Self::Victim, &[u8]),
+        _acting: &mut Acting,
+    ) -> bool {
+        true
+    }
+
+    /// The segment was collected.
+    fn end_collecting(&mut self, _victim: &Self::Victim) {}
 }
 
 impl Kept for Ram<RamPages> {
     const IS_DURABLE: bool = false;
+    type Victim = ();
 
     fn durable_up_to(&self) -> u64 {
         0
@@ -61,15 +109,18 @@ pub(super) struct Acting {
     ready: KVVec<u32>,
     first: usize,
     count: usize,
+    /// The device of a log.
+    pub(super) log: Option<LogIo>,
 }
 
 impl Acting {
     /// Allocates the memory. Sleeps.
-    pub(super) fn new() -> Result<Self> {
+    pub(super) fn new(log: Option<LogIo>) -> Result<Self> {
         Ok(Self {
             ready: KVVec::from_elem(0, REQUESTS_MAX, GFP_KERNEL)?,
             first: 0,
             count: 0,
+            log,
         })
     }
 
@@ -97,15 +148,31 @@ impl Actions for Acting {
     }
 
     // A store in memory begins no IO.
-    fn write_batch(&mut self, _sequence: u64, _at: u64, _column: &[u8]) {}
-
-    fn flush(&mut self, _io: Io) {}
-
-    fn page(&mut self) -> &mut [u8] {
-        &mut []
+    fn write_batch(&mut self, sequence: u64, at: u64, column: &[u8]) {
+        if let Some(log) = &mut self.log {
+            log.write_batch(sequence, at, column);
+        }
     }
 
-    fn write_page(&mut self, _at: u64) {}
+    fn flush(&mut self, io: Io) {
+        if let Some(log) = &mut self.log {
+            log.flush(io);
+        }
+    }
 
-    fn write_superblock(&mut self, _at: u64, _bytes: &[u8; SUPERBLOCK_BYTES]) {}
+    fn page(&mut self) -> &mut [u8] {
+        self.log.as_mut().map_or(&mut [], LogIo::page)
+    }
+
+    fn write_page(&mut self, at: u64) {
+        if let Some(log) = &mut self.log {
+            log.write_page(at);
+        }
+    }
+
+    fn write_superblock(&mut self, at: u64, bytes: &[u8; SUPERBLOCK_BYTES]) {
+        if let Some(log) = &mut self.log {
+            log.write_superblock(at, bytes);
+        }
+    }
 }

@@ -5,12 +5,18 @@
 use kernel::prelude::*;
 use kernel_ext::{
     crc,
-    pages::PageBlock, //
+    pages::PageBlock,
+    random, //
 };
 use seglog::Checksum;
 
 use crate::proto::{
-    claim::Claim,
+    claim::{
+        Claim,
+        Claims,
+        CLAIMS_MAX, //
+    },
+    limits::Limits,
     medium::Pages,
     pages::{
         Page,
@@ -19,9 +25,13 @@ use crate::proto::{
     slot::{
         Blocks,
         Slot,
-        Stored, //
+        Stored,
+        NONE, //
     },
-    span::BLOCK_BYTES,
+    span::{
+        BLOCK_BYTES,
+        IO_BYTES_MAX, //
+    },
     store::{
         Block,
         StoreMemory, //
@@ -34,6 +44,17 @@ pub(crate) const DEPTH: u16 = 64;
 pub(super) const CLIENTS_MAX: usize = 64;
 /// The requests that a store may have.
 pub(super) const REQUESTS_MAX: usize = CLIENTS_MAX * DEPTH as usize;
+/// The limits of a client: what its session allows.
+pub(super) const LIMITS: Limits = Limits {
+    operations_max: DEPTH as u32,
+    bytes_max: DEPTH as u64 * 2 * IO_BYTES_MAX,
+    leases_max: 64,
+};
+/// The claims of a store: those of all clients together, so that none takes those of others.
+const CLAIMS: usize = LIMITS.claims_of(CLIENTS_MAX as u32) as usize;
+const _: () = assert!(CLAIMS <= CLAIMS_MAX as usize);
+/// The lists of claims, by their hashes.
+const CLAIM_BUCKETS: usize = 1024;
 /// The pages of which memory is taken at a time.
 const PIECE_ORDER: u32 = 4;
 /// The blocks of a piece.
@@ -77,6 +98,22 @@ impl StoreMemory for Tables {
     type Slots = Elements<Slot>;
     type Buckets = Elements<u32>;
     type Claims = Elements<Claim>;
+}
+
+/// Returns a key of hashes.
+pub(super) fn random_key() -> [u64; 2] {
+    [random::number(), random::number()]
+}
+
+/// Allocates the claims of a store. Sleeps.
+pub(super) fn claims() -> Result<Claims<Elements<Claim>, Elements<u32>>> {
+    let buckets = Elements::new(NONE, CLAIM_BUCKETS)?;
+    Ok(Claims::new(
+        Elements::new(Claim::FREE, CLAIMS)?,
+        buckets,
+        // CAST: Its lower half.
+        (random_key(), random::number() as u32),
+    ))
 }
 
 /// The pages of a store in memory.

@@ -9,7 +9,10 @@ use kernel::{
 };
 use kernel_ext::pages::PageBlock;
 use rtrs_server::Operation;
-use seglog::Checksum;
+use seglog::{
+    devices::Devices,
+    Checksum, //
+};
 use zerocopy::IntoBytes;
 
 use super::{
@@ -18,7 +21,8 @@ use super::{
         Crc,
         Tables, //
     },
-    message::message_of, //
+    message::message_of,
+    one_device::OneDevice, //
 };
 use crate::proto::{
     answer::{
@@ -26,6 +30,7 @@ use crate::proto::{
         ReadHead,
         Short, //
     },
+    body,
     index::{
         Refused,
         Source, //
@@ -82,6 +87,9 @@ pub(super) struct Scratch {
     block: KBox<Block>,
     names: KVec<ObjectId>,
     missing: KVec<Missing>,
+    /// The device of a log, and memory for a block of it with its tag.
+    device: Option<OneDevice>,
+    tagged: KVec<u8>,
     look: Option<Look>,
     /// The memory of the answer of a read.
     memory: Option<Arc<PageBlock>>,
@@ -101,20 +109,27 @@ const EIO: u16 = Errno::EIO.get();
 
 impl Scratch {
     /// Allocates it. Sleeps.
-    pub(super) fn new() -> Result<Self> {
-        let block = [0; BLOCK_BYTES as usize];
-        Ok(Self {
-            data: KVVec::from_elem(0, IO_BYTES_MAX as usize, GFP_KERNEL)?,
-            data_bytes: 0,
-            blocks: KBox::new([block; OLD_MAX], GFP_KERNEL)?,
-            block: KBox::new(block, GFP_KERNEL)?,
-            names: KVec::from_elem(ObjectId::default(), NAMES, GFP_KERNEL)?,
-            missing: KVec::with_capacity(IO_BLOCKS_MAX.max(OLD_MAX), GFP_KERNEL)?,
-            look: None,
-            memory: None,
-            head: NOTHING,
-            result: Ok(None),
-        })
+    #[inline(never)]
+    pub(super) fn new(device: Option<OneDevice>) -> Result<KBox<Self>> {
+        let scratch = KBox::new_uninit(GFP_KERNEL)?;
+        let scratch = KBox::write(
+            scratch,
+            Self {
+                data: KVVec::from_elem(0, IO_BYTES_MAX as usize, GFP_KERNEL)?,
+                data_bytes: 0,
+                blocks: KBox::init(pin_init::init_zeroed(), GFP_KERNEL)?,
+                block: KBox::init(pin_init::init_zeroed(), GFP_KERNEL)?,
+                names: KVec::from_elem(ObjectId::default(), NAMES, GFP_KERNEL)?,
+                missing: KVec::with_capacity(IO_BLOCKS_MAX.max(OLD_MAX), GFP_KERNEL)?,
+                device,
+                tagged: KVec::from_elem(0, body::TAGGED_BYTES, GFP_KERNEL)?,
+                look: None,
+                memory: None,
+                head: NOTHING,
+                result: Ok(None),
+            },
+        );
+        Ok(scratch)
     }
 
     /// Reads what the next step of a request needs, as far as it is in memory: `old` are the blocks
@@ -216,35 +231,48 @@ impl Scratch {
         }
     }
 
+    /// Begins to read bytes; returns the size of the object, the batch to wait for, and the bytes.
+    #[inline(never)]
+    fn look<D: Kept>(
+        &mut self,
+        store: &mut Store<Tables, D>,
+        asked: (ObjectId, &Span),
+    ) -> Result<(u64, u64, Option<Span>), (Errno, u64)> {
+        // It is large: there is one of it on the stack.
+        let found = store.read(asked);
+        let looked = match &found {
+            Ok(look) => Ok((look.reading.size, look.after, look.reading.span)),
+            Err(failed) => Err(*failed),
+        };
+        self.look = found.ok();
+        looked
+    }
+
+    #[inline(never)]
     fn begin_read<D: Kept>(
         &mut self,
         store: &mut Store<Tables, D>,
         operation: &mut Operation,
         (object, asked): (ObjectId, &Span),
     ) {
-        let look = match store.read((object, asked)) {
-            Ok(look) => look,
+        let (size, after, span) = match self.look(store, (object, asked)) {
+            Ok(found) => found,
             Err((errno, after)) => {
                 self.result = Err((errno.get(), Some(after)));
                 return;
             }
         };
-        let size = look.reading.size;
         let bytes = ReadHead::bytes_of(asked, size);
         self.head = ReadHead {
             bytes,
             size,
             ..NOTHING
         };
-        (self.result, self.memory) = (Ok(Some(look.after)), operation.pages().ok());
+        (self.result, self.memory) = (Ok(Some(after)), operation.pages().ok());
         let used = wire::READ_ANSWER_BYTES.saturating_add(bytes) as usize;
         let rest = (operation.data_len() as usize).saturating_sub(used);
         let _ = self.memory.as_ref().map(|memory| memory.zero(used, rest));
-        let Some(span) = look.reading.span else {
-            self.look = Some(look);
-            return;
-        };
-        self.look = Some(look);
+        let Some(span) = span else { return };
         let parts = |scratch: &Self, number: usize| {
             let look = scratch.look.as_ref()?;
             look.reading.parts().get(number).copied()
@@ -269,12 +297,35 @@ impl Scratch {
         }
     }
 
+    /// Reads what is on the device only, without the lock. Sleeps.
+    pub(super) fn fetch(&mut self) {
+        while let Some(missing) = self.missing.pop() {
+            let Missing { stored, block, to } = missing;
+            let place = body::place_of(&stored, block);
+            let read = self.device.as_mut().map(|device| {
+                let read = device.read(0, place, &mut self.tagged);
+                read.is_ok().then_some(&*self.tagged)
+            });
+            let found = read.flatten();
+            let found = found.and_then(|bytes| body::block_unread(bytes, &stored).ok());
+            let sum = found.map(|(sum, bytes)| {
+                self.block.copy_from_slice(bytes);
+                sum
+            });
+            match sum {
+                Some(sum) => self.found(&to, Some(sum)),
+                None => self.lose(&to),
+            }
+        }
+    }
+
     /// Ends what was read for a request, and writes its answer; returns the batch that this waits
     /// for, if it is not the last one.
     ///
     /// # Errors
     ///
     /// Returns the error of the answer.
+    #[inline(never)]
     pub(super) fn end<D: Kept>(
         &mut self,
         store: &mut Store<Tables, D>,
@@ -284,7 +335,7 @@ impl Scratch {
             store.end_read(look.reading);
         }
         self.memory = None;
-        let result = core::mem::replace(&mut self.result, Ok(None))?;
+        let mut result = core::mem::replace(&mut self.result, Ok(None))?;
         let Ok(message) = message_of(operation) else {
             return Ok(result);
         };
@@ -297,6 +348,7 @@ impl Scratch {
                 let found = store.index().stat(object);
                 let failed = |why: Refused| (why.errno().get(), Some(store.after(object)));
                 let stat = found.map_err(failed)?;
+                result = Some(store.after(object));
                 let short = Short {
                     lease: 0,
                     size: stat.size,
@@ -305,6 +357,7 @@ impl Scratch {
                 operation.write_reply(short.to_wire(wire::STAT).as_bytes())
             }
             Asked::Ping => {
+                result = Some(0);
                 let short = Short::default();
                 operation.write_reply(short.to_wire(wire::PING).as_bytes())
             }

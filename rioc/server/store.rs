@@ -2,6 +2,7 @@
 
 //! A store: the requests that come to it, and the work item that carries them out.
 
+use block_ext::bdev::BlockDevice;
 use kernel::{
     prelude::*,
     str::CString,
@@ -9,6 +10,10 @@ use kernel::{
         new_mutex,
         Arc,
         Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     },
     workqueue::{
         impl_has_work,
@@ -21,6 +26,7 @@ use kernel_ext::{
     random,
     sync::{
         new_irq_lock,
+        CompleteOnDrop,
         Completion,
         IrqLock, //
     },
@@ -31,15 +37,25 @@ use kernel_ext::{
     },
 };
 use rtrs_server::Operation;
+use seglog::layout::COLUMN_BYTES_MAX;
 
 use super::{
-    engine::Engine,
+    engine::{
+        Engine,
+        Place, //
+    },
+    log_io::{
+        Ends,
+        IOS_MAX, //
+    },
     medium::Kept,
     memory::REQUESTS_MAX,
+    one_device::OneDevice,
     reading::Scratch, //
 };
 use crate::proto::{
     answer::Attached,
+    medium::Io,
     span::IO_BYTES_MAX, //
 };
 
@@ -67,6 +83,9 @@ pub(super) trait StoreService: Send + Sync {
     /// Ends what goes on, and frees its memory. Sleeps.
     fn stop(self: Arc<Self>);
 
+    /// Returns what completes when no IO has a reference to it any more.
+    fn gone(&self) -> Arc<Completion>;
+
     /// Prints the state in words.
     fn show_state(&self, page: &mut ShowBuffer<'_>) -> Result;
 
@@ -77,11 +96,31 @@ pub(super) trait StoreService: Send + Sync {
     fn show_clients(&self, page: &mut ShowBuffer<'_>) -> Result;
 }
 
-/// The requests that have come, and were not looked at.
+/// Requests that have come, and IO that has ended: what was not looked at.
 struct Inbox {
     list: KVVec<(u32, Operation)>,
+    ended: KVec<(Io, Result)>,
     is_closed: bool,
 }
+
+/// Memory for what a store does by itself on a log: its segments are collected.
+struct Upkeep<D: Kept> {
+    device: OneDevice,
+    column: KVVec<u8>,
+    /// The segment, and whether a batch of it was read.
+    victim: Option<(D::Victim, bool)>,
+    /// Whether something of it could be read, so far.
+    is_readable: bool,
+    /// The segments that were collected.
+    count: u32,
+    /// A pause is due: what cannot be read, or moved, is not tried again at once.
+    is_vain: bool,
+}
+
+/// The pause behind a segment that cannot be read, and behind many others, in milliseconds.
+const PAUSE_MS: u32 = 20;
+/// The segments that are collected without a pause.
+const UNPAUSED: u32 = 256;
 
 /// A store.
 #[pin_data]
@@ -94,17 +133,25 @@ pub(super) struct StoreOn<D: Kept> {
     inbox: IrqLock<Inbox>,
     #[pin]
     engine: Mutex<Option<KBox<Engine<D>>>>,
-    /// Innermost: only the work item takes it, around the lock of the engine.
+    /// Only the work item takes it, around the lock of the engine.
     #[pin]
-    scratch: Mutex<Scratch>,
+    scratch: Mutex<Option<KBox<Scratch>>>,
+    #[pin]
+    upkeep: Mutex<Option<Upkeep<D>>>,
     #[pin]
     drained: Completion,
     #[pin]
     work: Work<StoreOn<D>>,
+    #[pin]
+    keeping: Work<StoreOn<D>, 1>,
+    gone: Arc<Completion>,
+    // Dropped last: completes when no reference is left.
+    _gone: CompleteOnDrop,
 }
 
 impl_has_work! {
     impl{D: Kept} HasWork<Self> for StoreOn<D> { self.work }
+    impl{D: Kept} HasWork<Self, 1> for StoreOn<D> { self.keeping }
 }
 
 impl<D: Kept> WorkItem for StoreOn<D> {
@@ -112,19 +159,74 @@ impl<D: Kept> WorkItem for StoreOn<D> {
 
     fn run(store: Arc<Self>) {
         let mut scratch = store.scratch.lock();
-        while store.go_on(&mut scratch) {}
+        let Some(scratch) = &mut *scratch else {
+            return;
+        };
+        while store.go_on(scratch) {}
+        if store.wants_upkeep() {
+            let queue = store.queue.clone();
+            let _ = queue.enqueue::<Arc<Self>, 1>(store.clone());
+        }
+    }
+}
+
+impl<D: Kept> WorkItem<1> for StoreOn<D> {
+    type Pointer = Arc<StoreOn<D>>;
+
+    fn run(store: Arc<Self>) {
+        let mut upkeep = store.upkeep.lock();
+        let mut has_moved = false;
+        if let Some(upkeep) = &mut *upkeep {
+            while store.collect(upkeep) {
+                has_moved = true;
+                if core::mem::take(&mut upkeep.is_vain) {
+                    fsleep(Delta::from_millis(PAUSE_MS.into()));
+                }
+            }
+        }
+        // What was moved is to be written, and there may be room.
+        if has_moved {
+            store.clone().kick();
+        }
+    }
+}
+
+impl<D: Kept> Ends for StoreOn<D> {
+    fn ended(self: Arc<Self>, io: Io, result: Result) {
+        // There is room for all that are in flight.
+        let _ = self.inbox.lock().ended.push_within_capacity((io, result));
+        self.kick();
     }
 }
 
 impl<D: Kept> StoreOn<D> {
     /// Begins. Sleeps.
+    #[inline(never)]
     pub(super) fn new(
         (name, memory_bytes): (&str, u64),
         queue: Arc<WorkQueue>,
-        engine: KBox<Engine<D>>,
+        (engine, device): (KBox<Engine<D>>, Option<Arc<BlockDevice>>),
     ) -> Result<Arc<Self>> {
-        let list = KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?;
-        let scratch = Scratch::new()?;
+        let inbox = Inbox {
+            list: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
+            ended: KVec::with_capacity(IOS_MAX, GFP_KERNEL)?,
+            is_closed: false,
+        };
+        let one = |device: &Arc<BlockDevice>| OneDevice::new(device.clone());
+        let scratch = Scratch::new(device.as_ref().map(one).transpose()?)?;
+        let upkeep = match &device {
+            Some(device) => Some(Upkeep {
+                device: one(device)?,
+                column: KVVec::from_elem(0, COLUMN_BYTES_MAX, GFP_KERNEL)?,
+                victim: None,
+                is_readable: false,
+                count: 0,
+                is_vain: false,
+            }),
+            None => None,
+        };
+        let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        let completes = CompleteOnDrop::new(gone.clone());
         let name = CString::try_from_fmt(fmt!("{name}"))?;
         Arc::pin_init(
             pin_init!(Self {
@@ -132,11 +234,15 @@ impl<D: Kept> StoreOn<D> {
                 boot: random::number(),
                 queue,
                 memory_bytes,
-                inbox <- new_irq_lock!(Inbox { list, is_closed: false }, "rioc_server::inbox"),
+                inbox <- new_irq_lock!(inbox, "rioc_server::inbox"),
                 engine <- new_mutex!(Some(engine), "rioc_server::engine"),
-                scratch <- new_mutex!(scratch, "rioc_server::scratch"),
+                scratch <- new_mutex!(Some(scratch), "rioc_server::scratch"),
+                upkeep <- new_mutex!(upkeep, "rioc_server::upkeep"),
                 drained <- Completion::new(),
                 work <- new_work!("rioc_server::StoreOn::work"),
+                keeping <- new_work!("rioc_server::StoreOn::keeping"),
+                gone,
+                _gone: completes,
             }),
             GFP_KERNEL,
         )
@@ -147,12 +253,67 @@ impl<D: Kept> StoreOn<D> {
         let _ = queue.enqueue::<Arc<Self>, 0>(self);
     }
 
+    /// Lets the store begin IO of its log, and end what a restart has left.
+    pub(super) fn run_log(self: &Arc<Self>) {
+        if let Some(engine) = &mut *self.engine.lock() {
+            if let Some(log) = &mut engine.acting.log {
+                log.ends = Some(self.clone());
+            }
+        }
+        self.clone().kick();
+    }
+
     /// Does something of what can be done; returns whether there may be more.
     fn go_on(&self, scratch: &mut Scratch) -> bool {
-        let mut engine = self.engine.lock();
-        let Some(engine) = engine.as_deref_mut() else {
+        let mut locked = self.engine.lock();
+        let Some(engine) = locked.as_deref_mut() else {
             return false;
         };
+        self.take_in(engine);
+        engine.settle();
+        let is_due = engine.turns.is_due();
+        if is_due {
+            engine.turns.rest();
+            if engine.reap() || engine.trim() {
+                return true;
+            }
+        }
+        if let Some(tag) = engine.next(scratch) {
+            engine.turns.request();
+            drop(locked);
+            scratch.fetch();
+            if let Some(engine) = self.engine.lock().as_deref_mut() {
+                engine.finish(tag, scratch);
+            }
+            return true;
+        }
+        if !is_due && (engine.reap() || engine.trim()) {
+            return true;
+        }
+        let inbox = self.inbox.lock();
+        let is_empty = inbox.list.is_empty() && inbox.ended.is_empty();
+        if inbox.is_closed && is_empty && engine.is_quiet() {
+            drop(inbox);
+            self.drained.complete_all();
+        }
+        false
+    }
+
+    /// Takes what has come.
+    #[inline(never)]
+    fn take_in(&self, engine: &mut Engine<D>) {
+        loop {
+            let next = self.inbox.lock().ended.remove(0).ok();
+            let Some((io, result)) = next else { break };
+            if let (Err(error), false) = (result, engine.store.medium().is_stopped()) {
+                pr_err!(
+                    "store '{}': its log has failed: {error:?}: nothing is written any more: \
+                     delete it, and add it with mode=assemble when the device works\n",
+                    &*self.name
+                );
+            }
+            engine.io_ended(io, result.is_ok());
+        }
         loop {
             let next = self.inbox.lock().list.remove(0).ok();
             let Some((client, operation)) = next else {
@@ -160,20 +321,65 @@ impl<D: Kept> StoreOn<D> {
             };
             engine.arrive(client, operation);
         }
-        engine.settle();
-        if let Some(tag) = engine.next(scratch) {
-            engine.finish(tag, scratch);
-            return true;
+    }
+
+    /// Whether segments are to be collected.
+    fn wants_upkeep(&self) -> bool {
+        let wants = self.with_engine(|engine| {
+            let (is_collecting, medium) = (engine.is_collecting, engine.store.medium_mut());
+            Ok(!medium.is_stopped() && (is_collecting || medium.is_low()))
+        });
+        wants.unwrap_or_default()
+    }
+
+    /// Takes a step of collecting; returns whether the next one may follow.
+    fn collect(&self, upkeep: &mut Upkeep<D>) -> bool {
+        let Upkeep {
+            device,
+            column,
+            victim,
+            is_readable,
+            count,
+            is_vain,
+        } = upkeep;
+        if let Some((victim, is_loaded @ false)) = victim {
+            *is_loaded = D::load(victim, device, column);
+            if *is_loaded {
+                *is_readable = true;
+                return true;
+            }
         }
-        if engine.reap() {
-            return true;
-        }
-        let inbox = self.inbox.lock();
-        if inbox.is_closed && inbox.list.is_empty() && engine.is_idle() {
-            drop(inbox);
-            self.drained.complete_all();
-        }
-        false
+        let done = self.with_engine(|engine| {
+            engine.is_collecting = false;
+            // A store that has ended its last request waits for nothing that is moved.
+            if self.is_stopped() && engine.is_idle() {
+                return Ok(false);
+            }
+            let medium = engine.store.medium_mut();
+            match victim {
+                None if medium.is_low() => {
+                    *victim = medium.begin_collecting().map(|victim| (victim, false));
+                    Ok(victim.is_some())
+                }
+                None => Ok(false),
+                Some((ended, false)) => {
+                    medium.end_collecting(ended);
+                    *count = count.wrapping_add(1);
+                    *is_vain = !core::mem::take(is_readable) || *count % UNPAUSED == 0;
+                    *victim = None;
+                    engine.try_again();
+                    Ok(true)
+                }
+                Some((victim, is_loaded)) => {
+                    let from = (victim, &**column);
+                    *is_loaded = !D::collect(&mut engine.store, from, &mut engine.acting);
+                    engine.is_collecting = *is_loaded;
+                    engine.settle();
+                    Ok(!*is_loaded)
+                }
+            }
+        });
+        done.unwrap_or_default()
     }
 
     fn with_engine<R>(&self, call: impl FnOnce(&mut Engine<D>) -> Result<R>) -> Result<R> {
@@ -204,7 +410,8 @@ impl<D: Kept> StoreService for StoreOn<D> {
         if self.is_stopped() {
             return Err(ENOENT);
         }
-        let attached = self.with_engine(|engine| engine.attach(name, session))?;
+        let memory = Place::new(session)?;
+        let attached = self.with_engine(|engine| engine.attach(name, memory))?;
         let (client, incarnation) = attached;
         Ok(Attached {
             is_durable: D::IS_DURABLE,
@@ -233,13 +440,26 @@ impl<D: Kept> StoreService for StoreOn<D> {
         self.inbox.lock().is_closed = true;
         self.clone().kick();
         self.drained.wait();
-        let engine = self.engine.lock().take();
-        drop(engine);
+        drop(workqueue::cancel_sync::<Self, 1>(&self));
         drop(workqueue::cancel_sync::<Self, 0>(&self));
+        // Here, as the end of the last IO may have the last reference.
+        let (scratch, upkeep) = (self.scratch.lock().take(), self.upkeep.lock().take());
+        let engine = self.engine.lock().take();
+        let list = core::mem::replace(&mut self.inbox.lock().list, KVVec::new());
+        drop((scratch, upkeep, engine, list));
+    }
+
+    fn gone(&self) -> Arc<Completion> {
+        self.gone.clone()
     }
 
     fn show_state(&self, page: &mut ShowBuffer<'_>) -> Result {
+        let is_failed = self.with_engine(|engine| Ok(engine.store.medium().is_stopped()));
         match D::IS_DURABLE {
+            true if is_failed == Ok(true) => writeln!(
+                page,
+                "failed: its log gives errors: delete it, and add it with mode=assemble"
+            ),
             true => writeln!(page, "durable"),
             false => writeln!(
                 page,

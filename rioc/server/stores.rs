@@ -11,7 +11,8 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    memory as kernel_memory, random,
+    memory as kernel_memory,
+    sync::Completion,
     sysfs::Directory,
     workqueue::{
         Flags,
@@ -21,8 +22,14 @@ use kernel_ext::{
 
 use super::{
     engine::Engine,
+    log::{
+        self,
+        OpenedStore, //
+    },
     medium::Acting,
     memory::{
+        claims,
+        random_key,
         Elements,
         RamPages, //
     },
@@ -33,11 +40,11 @@ use super::{
     sysfs, //
 };
 use crate::proto::{
-    claim::{
-        Claim,
-        Claims, //
+    command::{
+        Command,
+        LogOn, //
     },
-    command::Command,
+    format::slots_of,
     index::Index,
     medium::Ram,
     slot::{
@@ -47,13 +54,6 @@ use crate::proto::{
     span::BLOCK_BYTES,
     store::Store, //
 };
-
-/// The claims of a store.
-const CLAIMS: usize = 4096;
-/// The lists of claims, by their hashes.
-const CLAIM_BUCKETS: usize = 1024;
-/// The slots of a store beside those of its blocks.
-const SLOTS_MIN: u64 = 4096;
 
 /// A store and its files.
 struct Shown {
@@ -73,19 +73,12 @@ pub(crate) struct Stores {
     changing: Mutex<()>,
     #[pin]
     list: Mutex<KVec<Shown>>,
+    /// Completes when nothing of a store that was deleted is left.
+    #[pin]
+    gone: Mutex<KVec<Arc<Completion>>>,
     /// The folder of their files.
     #[pin]
     folder: Mutex<Option<Directory<()>>>,
-}
-
-fn random_key() -> [u64; 2] {
-    [random::number(), random::number()]
-}
-
-/// Returns the slots for so many blocks: each may be an extent with a range of its own.
-fn slots_of(blocks: u64) -> u64 {
-    let slots = blocks.saturating_mul(5) / 2;
-    slots.saturating_add(SLOTS_MIN).min(u64::from(NONE))
 }
 
 impl Stores {
@@ -98,6 +91,7 @@ impl Stores {
                 queue,
                 changing <- new_mutex!((), "rioc_server::Stores::changing"),
                 list <- new_mutex!(KVec::new(), "rioc_server::Stores::list"),
+                gone <- new_mutex!(KVec::new(), "rioc_server::Stores::gone"),
                 folder <- new_mutex!(None, "rioc_server::Stores::folder"),
             }),
             GFP_KERNEL,
@@ -143,7 +137,7 @@ impl Stores {
         let store = self.make(&command)?;
         self.show(&store).inspect_err(|error| {
             pr_err!("add_store: '{name}': no files can be made: {error:?}\n");
-            store.clone().stop();
+            self.stop(&store);
         })
     }
 
@@ -158,13 +152,42 @@ impl Stores {
         Ok(list.push(Shown { files, store }, GFP_KERNEL)?)
     }
 
-    /// Makes a store in memory.
+    /// Makes a store on a log.
+    #[inline(never)]
+    fn make_on_log(&self, name: &str, on: &LogOn<'_>) -> Result<Arc<dyn StoreService>> {
+        let device = log::open(name, on)?;
+        let opened = log::assemble(name, on, &device)?;
+        self.begin_on_log(name, opened)
+    }
+
+    /// Begins a store on a log that was opened.
+    #[inline(never)]
+    fn begin_on_log(&self, name: &str, opened: OpenedStore) -> Result<Arc<dyn StoreService>> {
+        let engine = Engine::new(opened.store, opened.acting)?;
+        let of = (name, opened.memory_bytes);
+        let store = StoreOn::new(of, self.queue.clone(), (engine, Some(opened.device)))?;
+        store.run_log();
+        Ok(store)
+    }
+
+    /// Makes a store.
     fn make(&self, command: &Command<'_>) -> Result<Arc<dyn StoreService>> {
         let name = command.name;
-        if command.log.is_some() {
-            pr_err!("add_store: '{name}': log= is not built: leave it out\n");
-            return Err(kernel_ext::errno::EOPNOTSUPP);
+        if let Some(on) = &command.log {
+            if command.ram_mib > 0 {
+                pr_warn!(
+                    "add_store: '{name}': ram_mib= is not used: blocks are read from the log\n"
+                );
+            }
+            return self.make_on_log(name, on);
         }
+        self.make_in_memory(command)
+    }
+
+    /// Makes a store in memory.
+    #[inline(never)]
+    fn make_in_memory(&self, command: &Command<'_>) -> Result<Arc<dyn StoreService>> {
+        let name = command.name;
         let blocks = command.ram_mib.saturating_mul((1 << 20) / BLOCK_BYTES);
         let count = u32::try_from(blocks).map_err(|_| EINVAL)?;
         let slots = slots_of(blocks);
@@ -179,19 +202,13 @@ impl Stores {
         let slots = usize::try_from(slots).map_err(|_| ENOMEM)?;
         let table = Elements::new(Slot::Free(NONE), slots)?;
         let index = Index::new(table, Elements::new(NONE, buckets)?, random_key());
-        let claims = Claims::new(
-            Elements::new(Claim::FREE, CLAIMS)?,
-            Elements::new(NONE, CLAIM_BUCKETS)?,
-            // CAST: Its lower half.
-            (random_key(), random::number() as u32),
-        );
         let medium = Ram::new(RamPages::new(count)?, blocks);
-        let mut store = KBox::new(Store::new(index, claims, medium), GFP_KERNEL)?;
+        let mut store = KBox::new(Store::new(index, claims()?, medium), GFP_KERNEL)?;
         if command.evicts {
             store.evict_objects();
         }
-        let engine = Engine::new(store, Acting::new()?)?;
-        let store = StoreOn::new((name, needed), self.queue.clone(), engine)?;
+        let engine = Engine::new(store, Acting::new(None)?)?;
+        let store = StoreOn::new((name, needed), self.queue.clone(), (engine, None))?;
         pr_info!("store '{name}': {} MiB in memory\n", command.ram_mib);
         Ok(store)
     }
@@ -217,9 +234,23 @@ impl Stores {
             return Err(ENOENT);
         };
         drop(files);
-        store.clone().stop();
+        self.stop(&store);
         pr_info!("store '{}' deleted\n", store.name());
         Ok(())
+    }
+
+    /// Ends a store. The removal of the module waits for the end of its last IO, which may still be
+    /// on its way out.
+    fn stop(&self, store: &Arc<dyn StoreService>) {
+        store.clone().stop();
+        let mut gone = self.gone.lock();
+        gone.retain(|gone| !gone.is_done());
+        if gone.push(store.gone(), GFP_KERNEL).is_err() {
+            pr_warn!(
+                "store '{}': no memory to note that it was deleted\n",
+                store.name()
+            );
+        }
     }
 
     /// Deletes all of them: the module goes. Sleeps.
@@ -230,7 +261,10 @@ impl Stores {
                 break;
             };
             drop(files);
-            store.stop();
+            self.stop(&store);
+        }
+        while let Some(gone) = self.gone.lock().pop() {
+            gone.wait();
         }
     }
 }

@@ -17,8 +17,9 @@ DRIVERS: dict[str, Layers] = {
                      "ring sectors tickets", "pi_cache queue", "growth replay scrub", "online_scrub recovery store",
                      "idle"),
     "rioc/proto": ("span ticket", "wire", "answer command message", "slot", "entry pages tree", "index",
-                   "body claim limits", "medium", "log", "store"),
-    "rioc/server": ("memory message", "medium", "reading", "engine", "store", "stores sysfs", "session"),
+                   "body claim limits", "medium", "log", "format store"),
+    "rioc/server": ("log_io memory message one_device", "medium", "log reading", "engine", "store", "stores sysfs",
+                    "session"),
     "rnbd_ec": ("proto shown", "arrays device sysfs", "rnbd_ec"),
     "gfarm_ra": ("proto vfs", "cache net", "fs", "gfarm_ra"),
     "gfarm_ra/cache": ("admission counters handles in_flight inbox message_qp peer_timing peers place secret sums "

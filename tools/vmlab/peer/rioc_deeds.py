@@ -39,6 +39,17 @@ def fill(c: Rioc, number: int) -> None:
         c.put((number, 0), (block + 1) * BLOCK - 1, b"xx", w.FLAG_CREATE)
 
 
+def left() -> dict[w.Object, bytearray]:
+    """Objects that a deed leaves for another one: two bytes around each second edge of a block."""
+    def content(number: int) -> bytearray:
+        array = bytearray((10 + number) * 2 * BLOCK)
+        for at in range(BLOCK - 1, len(array), 2 * BLOCK):
+            array[at:at + 2] = bytes([at // BLOCK % 251 + 1, number])
+        del array[-BLOCK + 1:]
+        return array
+    return {(number, 5): content(number) for number in range(1, 4)}
+
+
 @deed
 def each_operation(address: str, chance: random.Random) -> None:
     """What each operation does, and what it refuses."""
@@ -163,6 +174,7 @@ def a_copy_of_an_operation_is_answered_with_the_same(address: str, chance: rando
     c.peer.close()
     back.attempt = 2
     back.begin()
+    assert back.incarnation == c.incarnation != 0
     assert back.outcome(failed) == errno.ENOENT and back.number_there == c.number_there
     back.put(of, 0, chance.randbytes(100), w.FLAG_CREATE)
     back.delete(of)
@@ -189,6 +201,48 @@ def old_objects_make_room(address: str, _chance: random.Random) -> None:
         fill(c, number)
     left = c.list()
     assert (19, 0) in left and 8 <= len(left) <= 16, left
+
+
+@deed
+def objects_are_left(address: str, _chance: random.Random) -> None:
+    """Leaves objects that are written again and again, so that a small log is full of what is not used any more."""
+    c, there = Rioc(address, name=b"before").begin(), left()
+    assert c.is_durable
+    for of, array in there.items():
+        c.create(of)
+        for turn in range(40, -1, -1):
+            for at in range(BLOCK - 1, len(array), 2 * BLOCK):
+                c.put(of, at, bytes([array[at] ^ turn, array[at + 1] ^ turn]))
+    c.copy((1, 5), 0, 6 * BLOCK, (9, 5), 2 * BLOCK, w.FLAG_CREATE)
+    c.snapshot((2, 5), (8, 5))
+    c.truncate((2, 5), BLOCK)
+    c.delete((3, 5))
+
+
+@deed
+def objects_are_found(address: str, _chance: random.Random) -> None:
+    """They are all there, and go on."""
+    c, there = Rioc(address, name=b"behind").begin(), left()
+    there[9, 5] = bytearray(2 * BLOCK) + there[1, 5][:6 * BLOCK]
+    there[8, 5] = bytearray(there[2, 5])
+    del there[3, 5], there[2, 5][BLOCK:]
+    assert c.list() == set(there)
+    for of, array in there.items():
+        assert c.stat(of)[0] == len(array), of
+        found = b"".join(c.get(of, at, 8 * BLOCK) for at in range(0, len(array), 8 * BLOCK))
+        assert found == array, of
+    c.put((1, 5), 0, b"new")
+    assert c.get((1, 5), 0, 3) == b"new"
+    c.put((1, 5), 0, bytes(there[1, 5][:3]))
+
+
+@deed
+def a_log_fails(address: str, _chance: random.Random) -> None:
+    """What cannot be made durable is EIO, and is not said to be there."""
+    c = Rioc(address).begin()
+    refused(errno.EIO, lambda: c.put((4, 4), 0, b"x", w.FLAG_CREATE))
+    refused(errno.EIO, lambda: c.create((5, 5)))
+    c.ask(w.PING, size=w.ANSWER)
 
 
 @deed

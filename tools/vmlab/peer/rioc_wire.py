@@ -48,6 +48,7 @@ class Rioc(Client):
     def __init__(self, address: str, store: str = "bb", name: bytes = b"rioc") -> None:
         super().__init__(ScriptedPeer(), address, name)
         self.store, self.sequences, self.boot, self.number_there = store, [0] * LANES, 0, 0
+        self.incarnation = 0
 
     def begin(self) -> Rioc:
         """Connects and attaches."""
@@ -59,7 +60,8 @@ class Rioc(Client):
         """Uses a store."""
         name = (store or self.store).encode().ljust(32, b"\0")
         answer = self.ask(ATTACH, body=name, size=ANSWER)
-        kind, version, durable, backing, io_max, self.boot, self.number_there = struct.unpack_from("<BBBBIQI", answer)
+        kind, version, durable, backing, io_max, self.boot, self.number_there, self.incarnation = \
+            struct.unpack_from("<BBBBIQI4xQ", answer)
         assert (kind, version, backing, io_max) == (ATTACH, VERSION, 0, IO_MAX), (kind, version, backing, io_max)
         self.is_durable = bool(durable)
 

@@ -5,11 +5,13 @@
 """
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from vmlab import seed
+from vmlab import ec, rnbd, seed, tier
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -25,6 +27,12 @@ WRONG = (("colour=red", "EINVAL", "unknown or empty option 'colour=red'"),
          (f"name={'n' * 33} ram_mib=1", "ENAMETOOLONG", "is not 1 to 32 letters"),
          ("name=bb ram_mib=900000", "ENOMEM", "bytes of memory, and"),
          ("name=bb ram_mib=1 backing=/mnt", "ENOTSUP", "backing= is not built"))
+# The same with a log: a device is not one, has none, has one, or is too small.
+WRONG_LOGS = (("log=/dev/null", "ENOTBLK", "cannot be opened"),
+              ("log=/dev/ram0", "EINVAL", "the log cannot be used"),
+              ("log=/dev/ram1 mode=create", "EINVAL", "too few for 32 segments"),
+              ("log=/dev/ram0 mode=create evict=objects", "EINVAL", "leave out one"))
+LOG_MIB = 10
 DEEDS = ("each_operation", "bytes_are_those_of_arrays", "leases_end_with_their_client",
          "a_copy_of_an_operation_is_answered_with_the_same", "a_store_is_full", "old_objects_make_room",
          "lies_are_refused")
@@ -50,15 +58,30 @@ def stats(lab: Lab, store: str = "bb") -> dict[str, int]:
     return {name: int(value) for name, value in (line.split() for line in lines)}
 
 
+def refuses(lab: Lab, line: str, errno: str, says: str) -> None:
+    """A line for add_store is refused with an errno, and one line in the log."""
+    mark = lab.server.log_mark()
+    eq(lab.server.write(f"{CONTROL}/add_store", line), errno, line)
+    found = lab.server.log_matches("rioc_server", mark)
+    ok(len(found) == 1 and says in found[0], f"{line}: {found}")
+
+
+def is_empty(lab: Lab) -> None:
+    """Of what was deleted nothing is left, after a moment."""
+    def left() -> int:
+        found = stats(lab)
+        return found["objects"] + found["blocks"] + found["ranges"] + found["extents"]
+    until(lambda: not left(), 20, "all was deleted")
+
+
 @needs(machines=1, own_modules=True)
 def test_stores_come_and_go(vm: Lab) -> None:
     """Each wrong line has its errno and one line in the log; a store has its files; the module unloads with stores."""
     load(vm)
+    vm.server.run("rmmod rioc_server; ! mods ours rioc-server port_nr=0 && mods ours rioc-server port_nr=1236")
+    eq(vm.server.read("/sys/module/rioc_server/parameters/port_nr").strip(), "1236")
     for line, errno, says in WRONG:
-        mark = vm.server.log_mark()
-        eq(vm.server.write(f"{CONTROL}/add_store", line), errno, line)
-        found = vm.server.log_matches("rioc_server", mark)
-        ok(len(found) == 1 and says in found[0], f"{line}: {found}")
+        refuses(vm, line, errno, says)
     for _ in range(2):
         eq(vm.server.write(f"{CONTROL}/add_store", "name=bb ram_mib=2"), "")
         eq(vm.server.write(f"{CONTROL}/add_store", "name=bb ram_mib=2"), "EEXIST")
@@ -81,8 +104,48 @@ def test_deed(vm: Lab, name: str) -> None:
     eq(out.splitlines()[-1], "ok")
     lines = [line for line in vm.server.log_matches("rioc_server", mark) if "refused" in line]
     eq(bool(lines), name == "lies_are_refused", f"the log: {lines[:3]}")
-    found = stats(vm)
-    eq((found["objects"], found["blocks"], found["ranges"], found["extents"]), (0, 0, 0, 0), "all was deleted")
+    is_empty(vm)
+
+
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_log_keeps_what_was_acknowledged(vm: Lab) -> None:
+    """Objects are there after the end of a store and of the module; segments of a small log were collected."""
+    rnbd.ram_disk(vm, LOG_MIB, 1)
+    vm.server.run("modprobe loop; truncate -s 4m /run/small; losetup /dev/loop0 /run/small")
+    vm.defer(vm.server.run, "losetup -D; rm /run/small")
+    load(vm)
+    for line, errno, says in WRONG_LOGS:
+        refuses(vm, f"name=bb {line}".replace("/dev/ram1", "/dev/loop0"), errno, says)
+    eq(vm.server.write(f"{CONTROL}/add_store", "name=bb log=/dev/ram0 mode=create"), "")
+    refuses(vm, "name=cc log=/dev/ram0", "EBUSY", "cannot be opened")
+    for name in DEEDS[:4]:
+        eq(vm.server.run(deed(name, vm), 200).splitlines()[-1], "ok")
+    is_empty(vm)
+    eq(vm.server.run(deed("objects_are_left", vm), 200).splitlines()[-1], "ok")
+    for command in (f"echo bb > {CONTROL}/del_store", "rmmod rioc_server; mods ours rioc-server"):
+        vm.server.run(command, 60)
+        eq(vm.server.write(f"{CONTROL}/add_store", "name=bb log=/dev/ram0"), "")
+        eq(vm.server.run(deed("objects_are_found", vm), 100).splitlines()[-1], "ok")
+    eq(vm.server.write(f"{CONTROL}/del_store", "bb"), "")
+    refuses(vm, "name=bb log=/dev/ram0 mode=create", "EEXIST", "the device has a log")
+    eq(vm.server.write(f"{CONTROL}/add_store", "name=bb log=/dev/ram0 mode=create force=1"), "")
+    eq(stats(vm)["objects"], 0)
+
+
+@needs(machines=1, own_modules=True)
+def test_a_log_that_fails_stops_its_store(vm: Lab) -> None:
+    """Nothing is acknowledged any more; the store is deleted, and its log opened when the device works."""
+    ec.disks(vm, LOG_MIB, 1)
+    load(vm, "name=bb log=/dev/dm-0 mode=create")
+    eq(vm.server.run(deed("objects_are_left", vm), 200).splitlines()[-1], "ok")
+    ec.fails(vm, 0, LOG_MIB)
+    eq(vm.server.run(deed("a_log_fails", vm), 100).splitlines()[-1], "ok")
+    ok(vm.server.read(f"{CONTROL}/stores/bb/state").startswith("failed"), "the state")
+    eq(vm.server.write(f"{CONTROL}/del_store", "bb"), "")
+    ec.works(vm, 0, LOG_MIB)
+    eq(vm.server.write(f"{CONTROL}/add_store", "name=bb log=/dev/dm-0"), "")
+    eq(vm.server.run(deed("objects_are_found", vm), 100).splitlines()[-1], "ok")
+    vm.server.run("rmmod rioc_server")
 
 
 @needs(machines=1, own_modules=True)
@@ -99,3 +162,28 @@ def test_what_is_in_use_is_deleted_and_unloaded(vm: Lab) -> None:
         vm.server.run("rm /run/hold")
         if "del_store" in command:
             eq(vm.server.write(f"{CONTROL}/add_store", "name=bb ram_mib=8"), "")
+
+
+@pytest.mark.tier(tier.ALL)
+@needs(machines=1, own_modules=True, timeout=240)
+def test_random_writes_to_every_file(vm: Lab) -> None:
+    """Stores come and go by lines at random, right and wrong; nothing breaks, and the store that is in use goes on."""
+    rnbd.ram_disk(vm, LOG_MIB, 2)
+    load(vm, "name=bb ram_mib=8")
+    for name in ("sysfs_fuzzer.py", "rioc_sysfs_fuzzer.py"):
+        vm.server.push(PEER / name, f"/run/{name}")
+    job = vm.server.start_job(deed("hold", vm), 200)
+    seconds = tier.of(8, 300)
+    plan = {"seed": seed.fresh().randrange(1 << 32), "seconds": seconds, "devices": ["/dev/ram0", "/dev/ram1"]}
+    out = vm.server.run(f"nice -n -15 python3 -S /run/rioc_sysfs_fuzzer.py '{json.dumps(plan)}'",
+                        6 * seconds + 100)
+    report: dict[str, Any] = json.loads(out.splitlines()[-1])
+    for kind, errors in sorted(report["counts"].items()):
+        print(f"#   {kind}: {errors}", flush=True)
+    eq((report["stuck"], report["failures"]), ([], []), "threads that did not end, and what was not expected")
+    counts = {kind.rpartition("/")[2]: errors for kind, errors in report["counts"].items()}
+    ok(counts["add_store"]["ok"] and counts["del_store"]["ok"], "stores were added and deleted")
+    ok(stats(vm)["writes"], "it was in use")
+    eq(vm.server.names(f"{CONTROL}/stores"), ["bb"])
+    eq(vm.server.write(f"{CONTROL}/del_store", "bb"), "")
+    job.ok(60)
