@@ -21,6 +21,7 @@
 //! | [`pages`], [`scatterlist`], [`memory`] | pages, scatter lists, the amount of memory |
 //! | [`crc`] | checksums, of slices, pages and scatter lists |
 //! | [`lz4`], [`xor`] | compression, the XOR of memory |
+//! | [`miscdevice`] | files of `/dev` that keep their module |
 //! | [`random`], [`ida`] | random bytes, unique numbers |
 //! | [`file`], [`text`] | small text files of the kernel, owned strings |
 //! | [`ratelimit`], [`cpu`] | rate limits for log lines, the number of CPUs |
@@ -33,6 +34,7 @@ pub mod file;
 pub mod ida;
 pub mod lz4;
 pub mod memory;
+pub mod miscdevice;
 pub mod pages;
 pub mod param;
 pub mod percpu;

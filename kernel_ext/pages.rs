@@ -20,7 +20,8 @@ use core::{
 use kernel::{
     bindings,
     page::PAGE_SIZE,
-    prelude::*, //
+    prelude::*,
+    uaccess::UserPtr, //
 };
 
 /// A block of `2^order` contiguous zeroed pages, mapped for the CPU.
@@ -210,6 +211,37 @@ impl PageBlock {
         // no slice of the block exists. `copy` permits that the bytes change meanwhile.
         unsafe { copy::<IN>(target, source.as_ptr(), source.len()) };
         Ok(())
+    }
+
+    /// Copies `len` bytes of the current program to `offset`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if the range does not lie in the block, `EFAULT` if the program has no such
+    /// bytes; some may have been copied.
+    pub fn copy_from_user(&self, offset: usize, source: UserPtr, len: usize) -> Result {
+        let target = self.range(offset, len)?;
+        // SAFETY: `range` checked that the target lies in the block, of whose bytes no reference
+        // exists; the called function checks the source.
+        match unsafe { bindings::copy_from_user(target.cast(), source.as_const_ptr(), len) } {
+            0 => Ok(()),
+            _ => Err(EFAULT),
+        }
+    }
+
+    /// Copies `len` bytes from `offset` on to the current program. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::copy_from_user`].
+    pub fn copy_to_user(&self, offset: usize, target: UserPtr, len: usize) -> Result {
+        let source = self.range(offset, len)?;
+        // SAFETY: `range` checked that the source lies in the block, all of whose bytes are
+        // initialised; the called function checks the target.
+        match unsafe { bindings::copy_to_user(target.as_mut_ptr(), source.cast(), len) } {
+            0 => Ok(()),
+            _ => Err(EFAULT),
+        }
     }
 
     /// Zeroes `len` bytes from `offset` on.

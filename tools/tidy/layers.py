@@ -54,8 +54,8 @@ DRIVERS: dict[str, Layers] = {
                 "callback restart"),
     "rdma/transfer": ("segments", "active", "received receiving sending"),
     "block": ("block_ext block_ext_sys integrity major mq op", "bdev limits", "bio disk", "blocking"),
-    "kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory pages percpu random sync text "
-                   "workqueue xor", "ratelimit scatterlist sysfs", "crc param"),
+    "kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory miscdevice pages percpu random sync "
+                   "text workqueue xor", "ratelimit scatterlist sysfs", "crc param"),
     "net": ("destination digest dns net_ext net_ext_sys tcp", "namespace"),
     "gfarm_ra/vfs": ("active_refs attributes direct_read directory folios keyring mounted proc trace vfs_ext "
                      "vfs_ext_sys", "rcu_walk read", "namei", "opened_name", "file", "inode",
