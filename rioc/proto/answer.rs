@@ -140,6 +140,12 @@ impl Attached {
         })
     }
 
+    /// Whether it has what was acknowledged in the life `boot` of the store of this name: a store
+    /// in memory that was begun anew has nothing of it.
+    pub const fn has_kept(&self, boot: u64) -> bool {
+        self.is_durable || self.boot == boot
+    }
+
     /// Whether the server still knows which operations it has carried out of those that were sent
     /// when it had answered `before`. Else one that changes something and was not answered must not
     /// be sent again: it could be carried out a second time, over what others have done since.

@@ -26,7 +26,7 @@ pub struct ObjectId {
 impl ObjectId {
     /// Returns the number of its bucket in a table of so many. Who does not know the key, which is
     /// random, cannot choose names that have the same one.
-    pub(super) fn bucket(&self, key: [u64; 2], buckets: usize) -> usize {
+    pub fn bucket(&self, key: [u64; 2], buckets: usize) -> usize {
         let [one, other] = key;
         let product = u128::from(self.high ^ one).wrapping_mul(u128::from(self.low ^ other));
         // CAST: Both halves.

@@ -16,8 +16,9 @@ DRIVERS: dict[str, Layers] = {
     "rnbd/sidecar": ("command inline_submit tuple", "group", "layout", "record", "superblock", "claim",
                      "ring sectors tickets", "pi_cache queue", "growth replay scrub", "online_scrub recovery store",
                      "idle"),
-    "rioc/proto": ("span ticket", "wire", "answer command message", "slot", "entry pages tree", "index",
-                   "body claim limits", "medium", "log", "format store"),
+    "rioc/proto": ("span ticket", "wire", "answer command message", "connect ioctl retry split", "slot",
+                   "entry pages tree", "index", "body claim limits", "medium", "log", "format store"),
+    "rioc/client": ("lane", "session", "call", "device", "sysfs"),
     "rioc/server": ("log_io memory message one_device", "medium", "log reading", "engine", "store", "stores sysfs",
                     "session"),
     "rnbd_ec": ("proto shown", "arrays device sysfs", "rnbd_ec"),
@@ -124,6 +125,8 @@ REPORTS: dict[str, set[str]] = {
     "rnbd/server/store/claim.rs": {"volume::Volume"},
     "rnbd/server/store/job.rs": {"client_queue::ClientQueue"},
     "rnbd/server/store/volume.rs": {"growth::Growing", "client_queue::ClientQueue", "scrub::Scrub"},
+    # A session owns its files.
+    "rioc/client/session.rs": {"sysfs"},
     # A log line names the session.
     "rnbd/server/protection.rs": {"session::Session"},
     # A mapping belongs to a session, and owns its files, as an export does.

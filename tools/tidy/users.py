@@ -63,7 +63,7 @@ def parameters_are_documented(sources: list[Source]) -> list[str]:
 def sysfs_is_documented(sources: list[Source]) -> list[str]:
     """Each file of the drivers in sysfs is in Documentation/ABI, which names no other; those of /proc are in a page."""
     paths = [path.rstrip("/").split("/") for s in sources if s.path.parent == PARAMETERS.parent and s.path != PARAMETERS
-             for path in _WHAT.findall(s.text)]
+             for path in _WHAT.findall(s.text) if not path.startswith("/dev/")]
     described, last = {name for path in paths for name in path}, {path[-1] for path in paths}
     found = {(name, s.path) for s, text in _rust(sources, (*DRIVERS, "block")) for name in _SYSFS.findall(text)}
     names = {name for name, _path in found}

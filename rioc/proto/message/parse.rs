@@ -76,28 +76,79 @@ impl Rules {
     }
 
     fn check(&self, head: &wire::Head, direction: Direction) -> Result<(), Malformed> {
-        let (flags, lease, ticket) = (head.flags.get(), head.lease.get(), head.ticket.get());
-        let offset_is_set = !self.has_offset && head.offset.get() != 0;
-        if flags & !self.flags != 0 {
-            return Err(Malformed::Flags(flags));
-        }
+        let ticket = head.ticket.get();
         if direction != self.direction {
             return Err(Malformed::Direction);
-        }
-        if (lease != 0 && !self.may_have_lease) || (lease == 0 && head.kind == wire::RELEASE) {
-            return Err(Malformed::Lease(lease));
         }
         let has_ticket = Ticket::from_word(ticket).is_some();
         if self.is_change != has_ticket || (!has_ticket && ticket != 0) {
             return Err(Malformed::Ticket(ticket));
         }
+        self.check_fields(head)
+    }
+
+    /// Checks what a program says as well: all but the direction and the ticket.
+    fn check_fields(&self, head: &wire::Head) -> Result<(), Malformed> {
+        let (flags, lease) = (head.flags.get(), head.lease.get());
+        if flags & !self.flags != 0 {
+            return Err(Malformed::Flags(flags));
+        }
+        if (lease != 0 && !self.may_have_lease) || (lease == 0 && head.kind == wire::RELEASE) {
+            return Err(Malformed::Lease(lease));
+        }
         if !self.has_object && ObjectId::from(head.object) != ObjectId::default() {
             return Err(Malformed::Object);
         }
+        let offset_is_set = !self.has_offset && head.offset.get() != 0;
         if offset_is_set || (!self.has_length && head.length.get() != 0) {
             return Err(Malformed::Unused);
         }
         Ok(())
+    }
+}
+
+impl wire::Head {
+    /// Checks what a program says of a request that its kernel will make.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong first.
+    pub fn check_fields(&self) -> Result<(), Malformed> {
+        let rules = Rules::of(self.kind).ok_or(Malformed::Kind(self.kind))?;
+        rules.check_fields(self)
+    }
+}
+
+impl Operation<'static> {
+    /// Reads an operation that has neither a body nor data of the client. Its fields were checked.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong first.
+    pub fn without_body(head: &wire::Head) -> Result<Self, Malformed> {
+        operation(head, (size_of::<wire::Head>(), &[]), 0)
+    }
+}
+
+impl Operation<'_> {
+    /// Returns the direction of its data, of which there may be none.
+    pub const fn direction(&self) -> Direction {
+        match self {
+            Self::Attach { .. }
+            | Self::Ping
+            | Self::Stat { .. }
+            | Self::List { .. }
+            | Self::Read { .. }
+            | Self::Lease { .. } => Direction::Read,
+            _ => Direction::Write,
+        }
+    }
+
+    /// Whether it changes something, so that it has a ticket.
+    pub const fn is_change(&self) -> bool {
+        let is_lease = matches!(self, Self::Lease { .. });
+        let is_write = matches!(self.direction(), Direction::Write);
+        is_lease || (is_write && !matches!(self, Self::Flush { .. }))
     }
 }
 

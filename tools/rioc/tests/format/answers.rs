@@ -71,6 +71,26 @@ fn a_read_has_no_other_sums_than_those_of_its_blocks() {
 }
 
 #[test]
+fn another_life_in_memory_has_kept_nothing() {
+    for (is_durable, boot, expected) in [
+        (false, 7, true),
+        (false, 8, false),
+        (true, 7, true),
+        (true, 8, true),
+    ] {
+        let now = Attached {
+            is_durable,
+            has_backing: false,
+            io_bytes_max: 4096,
+            boot,
+            client: 0,
+            incarnation: 0,
+        };
+        assert_eq!(now.has_kept(7), expected, "{now:?}");
+    }
+}
+
+#[test]
 fn each_byte_of_an_answer_is_checked() {
     let attached = Attached {
         is_durable: false,

@@ -11,10 +11,13 @@
 
 mod answers;
 mod bodies;
+mod calls;
 mod commands;
 mod entries;
 mod fields;
 mod fuzz;
+mod lines;
+mod parts;
 #[path = "../common/random.rs"]
 mod random;
 mod spans;

@@ -12,7 +12,14 @@ use seglog::layout::Layout;
 
 #[test]
 fn a_log_uses_its_device_and_fits() {
-    for bytes in [9 << 20, 10 << 20, 64 << 20, (64 << 20) + 4096, 1 << 30, 1 << 40] {
+    for bytes in [
+        9 << 20,
+        10 << 20,
+        64 << 20,
+        (64 << 20) + 4096,
+        1 << 30,
+        1 << 40,
+    ] {
         for blocks in [(512, 512), (512, 4096), (4096, 4096)] {
             let made = layout(bytes, blocks).unwrap();
             assert!(made.end_bytes() <= bytes);

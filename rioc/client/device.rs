@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `/dev/rioc`: a program opens it, attaches a session by its name, and asks by an ioctl.
+//!
+//! A lease belongs to the file over which it was taken, and ends with it. A file belongs to the
+//! life of the store that it has attached to: when a store in memory was begun anew, what the
+//! program has written before is gone, and it is told so.
+
+use kernel::{
+    fs::File,
+    ioctl::_IOWR,
+    miscdevice::{
+        MiscDevice,
+        MiscDeviceRegistration, //
+    },
+    prelude::*,
+    sync::{
+        new_mutex,
+        Arc,
+        ArcBorrow,
+        Mutex,
+        SetOnce, //
+    },
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    },
+};
+use kernel_ext::errno;
+use zerocopy::{
+    FromBytes,
+    IntoBytes, //
+};
+
+use super::{
+    call,
+    session::{
+        Session,
+        User, //
+    },
+    Client, //
+};
+use crate::proto::{
+    ioctl::{
+        self,
+        Call,
+        Request, //
+    },
+    message::Operation,
+};
+
+/// The most bytes of the name of a session.
+const NAME_MAX: usize = 254;
+
+/// An open file.
+#[pin_data]
+pub(crate) struct Opened {
+    user: SetOnce<(User, u64)>,
+    #[pin]
+    leases: Mutex<KVec<u32>>,
+}
+
+#[vtable]
+impl MiscDevice for Opened {
+    type Ptr = Arc<Self>;
+
+    fn open(_file: &File, _misc: &MiscDeviceRegistration<Self>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                user: SetOnce::new(),
+                leases <- new_mutex!(KVec::new()),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn release(opened: Arc<Self>, _file: &File) {
+        let leases = core::mem::take(&mut *opened.leases.lock());
+        let Ok((session, _)) = opened.session() else {
+            return;
+        };
+        if leases.is_empty() {
+            return;
+        }
+        let left = session.clone();
+        // The task may have been killed, and the server be away.
+        let _ = session.client().wq.try_spawn(GFP_KERNEL, move || {
+            for lease in &leases {
+                call::release(&left, *lease);
+            }
+        });
+    }
+
+    fn ioctl(opened: ArcBorrow<'_, Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
+        if cmd != _IOWR::<Request>(ioctl::TYPE.into(), ioctl::NUMBER.into()) {
+            return Err(ENOTTY);
+        }
+        let mut bytes = [0; size_of::<Request>()];
+        let program = || UserSlice::new(UserPtr::from_addr(arg), size_of::<Request>());
+        program().reader().read_slice(&mut bytes)?;
+        let mut request = Request::read_from_bytes(&bytes).map_err(|_| EINVAL)?;
+        let call = request.call().map_err(|reason| reason.errno())?;
+        let done = match call {
+            Call::Attach(bytes) => opened.attach(&mut request, bytes),
+            call => opened.carry_out(&mut request, call),
+        };
+        program().writer().write_slice(request.as_bytes())?;
+        done.map(|()| 0)
+    }
+}
+
+impl Opened {
+    /// Returns the session, and the life of its store.
+    fn session(&self) -> Result<(&Arc<Session>, u64)> {
+        let (user, boot) = self.user.as_ref().ok_or(errno::ENOTCONN)?;
+        Ok((user.session(), *boot))
+    }
+
+    fn attach(&self, request: &mut Request, bytes: u64) -> Result {
+        let mut name = [0; NAME_MAX];
+        let len = usize::try_from(bytes).map_err(|_| EINVAL)?;
+        let name = name.get_mut(..len).ok_or(EINVAL)?;
+        let address = usize::try_from(request.buffer).map_err(|_| EFAULT)?;
+        let from = UserSlice::new(UserPtr::from_addr(address), len);
+        from.reader().read_slice(name)?;
+        let user = Client::get()?.user(name)?;
+        let attached = user.session().attached()?;
+        if !self.user.populate((user, attached.boot)) {
+            return Err(EBUSY);
+        }
+        let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
+        request.boot = attached.boot;
+        request.io_bytes_max = attached.io_bytes_max;
+        request.state =
+            bit(attached.is_durable, ioctl::DURABLE) | bit(attached.has_backing, ioctl::BACKING);
+        Ok(())
+    }
+
+    fn carry_out(&self, request: &mut Request, call: Call) -> Result {
+        let (session, boot) = self.session()?;
+        let done = self.carry_out_over(session, request, call);
+        // Also of a call during which that was so: a part of it may be in no store.
+        if !session.attached()?.has_kept(boot) {
+            return Err(errno::ECONNRESET);
+        }
+        done
+    }
+
+    fn carry_out_over(&self, session: &Arc<Session>, request: &mut Request, call: Call) -> Result {
+        match call {
+            Call::One(Operation::Lease { .. }) => {
+                // One that could not be kept would not be ended.
+                self.leases.lock().reserve(1, GFP_KERNEL)?;
+                call::carry_out(session, request, call)?;
+                Ok(self.leases.lock().push(request.lease, GFP_KERNEL)?)
+            }
+            Call::One(Operation::Release) => {
+                let released = call::carry_out(session, request, call);
+                // One that may be left is ended with the file.
+                if matches!(released, Ok(()) | Err(errno::ESTALE)) {
+                    self.leases.lock().retain(|lease| *lease != request.lease);
+                }
+                released
+            }
+            call => call::carry_out(session, request, call),
+        }
+    }
+}

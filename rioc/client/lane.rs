@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The lanes of a session: each has the memory of one operation, and its chunk at the server.
+//!
+//! An operation owns its lane's [`Flight`] until it has ended. While RTRS has it nothing of it is
+//! used; then it lies in its lane until the task that waits takes it, or goes back to the idle ones
+//! if that task was killed.
+
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    errno,
+    new_irq_lock,
+    pages::PageBlock,
+    scatterlist::{
+        SgList,
+        SgTable, //
+    },
+    sync::{
+        atomic::{
+            AtomicU64,
+            Ordering, //
+        },
+        new_wait_queue,
+        IrqLock,
+        WaitQueue, //
+    }, //
+};
+use rtrs_client::{
+    Direction,
+    Transfer, //
+};
+use zerocopy::{
+    little_endian::U64,
+    FromBytes, //
+};
+
+use crate::proto::{
+    message::{
+        self,
+        Message,
+        Operation, //
+    },
+    span::IO_BYTES_MAX,
+    ticket::Ticket,
+    wire::{
+        Head,
+        READ_ANSWER_BYTES,
+        REQUEST_BYTES_MAX, //
+    },
+};
+
+/// The place of what is written in the pages, and of what is read: behind the head of its answer.
+pub(super) const DATA: usize = PAGE_SIZE;
+/// The place of an answer.
+pub(super) const ANSWER: usize = DATA - READ_ANSWER_BYTES as usize;
+
+/// The most lanes of a session: with each there are 128 KiB.
+const LANES_MAX: u16 = 64;
+
+/// The state of an operation that RTRS has given back.
+#[derive(Clone, Copy)]
+pub(super) enum Ended {
+    /// The server has answered.
+    Answered(Result),
+    /// The server may have carried it out or not; it is sent again.
+    Lost(rtrs_client::Ticket),
+}
+
+/// The memory of a lane, and the operation for which it is used.
+pub(super) struct Flight {
+    lane: u16,
+    /// The number of its last operation that has changed something.
+    sequence: u64,
+    /// Whether its operation changes something.
+    is_change: bool,
+    pages: Arc<PageBlock>,
+    table: SgTable,
+    message: [u8; REQUEST_BYTES_MAX],
+    message_bytes: usize,
+    direction: Direction,
+    ended: Ended,
+    /// The life of the numbers in which it was sent first, if it changes something.
+    sent_in: Option<u64>,
+    /// Set while RTRS has it.
+    lanes: Option<Arc<Lanes>>,
+}
+
+impl Flight {
+    fn new(lane: u16) -> Result<KBox<Self>> {
+        let order = PageBlock::order_for(DATA + IO_BYTES_MAX as usize);
+        let flight = Self {
+            lane,
+            sequence: 0,
+            is_change: false,
+            pages: Arc::new(PageBlock::new(order)?, GFP_KERNEL)?,
+            table: SgTable::new(1)?,
+            message: [0; REQUEST_BYTES_MAX],
+            message_bytes: 0,
+            direction: Direction::Read,
+            ended: Ended::Answered(Ok(())),
+            sent_in: None,
+            lanes: None,
+        };
+        Ok(KBox::new(flight, GFP_KERNEL)?)
+    }
+
+    /// Returns the number of a new operation.
+    fn next_ticket(&mut self) -> Option<Ticket> {
+        self.sequence = self.sequence.saturating_add(1);
+        Ticket::new(self.lane, self.sequence)
+    }
+
+    /// Makes it a new operation, if it changes something.
+    pub(super) fn renew(&mut self) {
+        self.sent_in = None;
+        let ticket = self.next_ticket();
+        if let (Ok((head, _)), Some(ticket)) = (Head::mut_from_prefix(&mut self.message), ticket) {
+            if head.ticket != U64::ZERO {
+                head.ticket = U64::new(ticket.word());
+            }
+        }
+    }
+
+    /// Makes its message, as a new operation.
+    pub(super) fn prepare(&mut self, operation: Operation<'_>, lease: u32) -> Result {
+        let is_change = operation.is_change();
+        let ticket = is_change.then(|| self.next_ticket()).flatten();
+        self.ended = Ended::Answered(Ok(()));
+        self.sent_in = None;
+        self.is_change = is_change;
+        self.direction = match operation.direction() {
+            message::Direction::Read => Direction::Read,
+            message::Direction::Write => Direction::Write,
+        };
+        let message = Message {
+            lease,
+            ticket,
+            operation,
+        };
+        self.message_bytes = message.write(&mut self.message).ok_or(EINVAL)?;
+        self.table.clear()?;
+        let data = match self.direction {
+            Direction::Read => {
+                // An answer of before is none of this operation.
+                let bytes = match operation {
+                    Operation::List { .. } => operation.data_bytes(),
+                    _ => READ_ANSWER_BYTES,
+                };
+                self.pages.zero(ANSWER, bytes as usize)?;
+                ANSWER
+            }
+            Direction::Write => DATA,
+        };
+        match operation.data_bytes() {
+            0 => Ok(()),
+            bytes => self.table.push(self.pages.clone(), data, bytes),
+        }
+    }
+
+    /// Returns whether it changes something, and was sent before.
+    pub(super) fn was_sent(&self) -> bool {
+        self.is_change && self.sent_in.is_some()
+    }
+
+    /// Takes back what [`Self::is_sent_in`] has noted.
+    pub(super) fn was_not_sent(&mut self) {
+        self.sent_in = None;
+    }
+
+    /// Says that it is sent now; returns false if that is not right any more, as the server does
+    /// not know whether it was carried out.
+    pub(super) fn is_sent_in(&mut self, life: u64) -> bool {
+        let before = *self.sent_in.get_or_insert(life);
+        before == life || !self.is_change
+    }
+
+    /// Returns its pages.
+    pub(super) fn pages(&self) -> &PageBlock {
+        &self.pages
+    }
+
+    /// Returns the number of its lane.
+    pub(super) fn lane(&self) -> u16 {
+        self.lane
+    }
+
+    /// Returns how it has ended.
+    pub(super) fn ended(&self) -> Ended {
+        self.ended
+    }
+
+    /// Passes it to RTRS.
+    pub(super) fn submit(
+        mut self: KBox<Self>,
+        lanes: &Arc<Lanes>,
+        send: impl FnOnce(u16, Direction, &[u8], Sent) -> Result<(), rtrs_client::Rejected<Sent>>,
+    ) -> Result<(), (Error, KBox<Self>)> {
+        let (lane, direction, message) = (self.lane, self.direction, self.message);
+        let message = message.get(..self.message_bytes).unwrap_or_default();
+        self.lanes = Some(lanes.clone());
+        send(lane, direction, message, Sent(self)).map_err(|back| {
+            let mut flight = back.transfer.0;
+            // It may lie idle among these lanes, and would keep them.
+            flight.lanes = None;
+            (back.error, flight)
+        })
+    }
+}
+
+/// A flight that RTRS has.
+pub(super) struct Sent(KBox<Flight>);
+
+impl Sent {
+    fn land(mut self, ended: Ended) {
+        self.0.ended = ended;
+        if let Some(lanes) = self.0.lanes.take() {
+            lanes.land(self.0);
+        }
+    }
+}
+
+impl Transfer for Sent {
+    fn data_len(&self) -> u32 {
+        self.0.table.len_bytes()
+    }
+
+    fn sg(&mut self) -> &mut SgList {
+        &mut self.0.table
+    }
+
+    fn done(self, result: Result) {
+        self.land(Ended::Answered(result));
+    }
+
+    fn requeue(self, ticket: rtrs_client::Ticket) {
+        self.land(Ended::Lost(ticket));
+    }
+
+    fn is_valid(&self, _message: &[u8]) -> bool {
+        // A path leads to the same life of the same store, or is not used.
+        let life = self.0.lanes.as_ref().map(|lanes| lanes.life());
+        !self.0.is_change || life == self.0.sent_in
+    }
+
+    fn ticket(&self) -> Option<rtrs_client::Ticket> {
+        match self.0.ended {
+            Ended::Lost(ticket) => Some(ticket),
+            Ended::Answered(_) => None,
+        }
+    }
+}
+
+/// A lane's operation, for the task that waits for it.
+#[derive(Default)]
+struct Landing {
+    flight: Option<KBox<Flight>>,
+    /// No task waits any more.
+    is_given_up: bool,
+}
+
+#[pin_data]
+struct Lane {
+    #[pin]
+    landing: IrqLock<Landing>,
+    #[pin]
+    landed: WaitQueue,
+}
+
+/// The lanes of a session.
+#[pin_data]
+pub(super) struct Lanes {
+    /// The flights that no operation uses; there is room for all.
+    #[pin]
+    idle: IrqLock<KVec<KBox<Flight>>>,
+    #[pin]
+    freed: WaitQueue,
+    lanes: KVec<Arc<Lane>>,
+    /// The incarnation of this client that the server knows.
+    life: AtomicU64,
+}
+
+impl Lanes {
+    /// Allocates as many as the server has chunks, or as there is memory for, but at least one. May
+    /// sleep.
+    pub(super) fn new(count: u16) -> Result<Arc<Self>> {
+        let count = count.min(LANES_MAX);
+        let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
+        let mut lanes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
+        for number in 0..count {
+            let flight = match Flight::new(number) {
+                Ok(flight) => flight,
+                Err(_) if number > 0 => break,
+                Err(error) => return Err(error),
+            };
+            idle.push(flight, GFP_KERNEL)?;
+            let lane = pin_init!(Lane {
+                landing <- new_irq_lock!(Landing::default()),
+                landed <- new_wait_queue!(),
+            });
+            lanes.push(Arc::pin_init(lane, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        Arc::pin_init(
+            pin_init!(Self {
+                idle <- new_irq_lock!(idle),
+                freed <- new_wait_queue!(),
+                lanes,
+                life: AtomicU64::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns the incarnation of this client: the life of the numbers of operations.
+    pub(super) fn life(&self) -> u64 {
+        self.life.load(Ordering::Acquire)
+    }
+
+    /// Sets it: of another one the server does not know what it has carried out.
+    pub(super) fn set_life(&self, incarnation: u64) {
+        self.life.store(incarnation, Ordering::Release);
+    }
+
+    /// Takes an idle one; sleeps until there is one, and can be killed.
+    pub(super) fn take(&self) -> Result<KBox<Flight>> {
+        let mut taken = None;
+        self.freed.wait_until_killable(|| {
+            taken = self.try_take();
+            taken.is_some()
+        })?;
+        taken.ok_or(EAGAIN)
+    }
+
+    /// Takes an idle one, if there is one.
+    pub(super) fn try_take(&self) -> Option<KBox<Flight>> {
+        self.idle.lock().pop()
+    }
+
+    /// Gives back one that has ended.
+    pub(super) fn give_back(&self, flight: KBox<Flight>) {
+        // There is room for all: nothing is dropped.
+        let _ = self.idle.lock().push_within_capacity(flight);
+        self.freed.wake_all();
+    }
+
+    /// Any context.
+    fn land(&self, flight: KBox<Flight>) {
+        let Some(lane) = self.lanes.get(usize::from(flight.lane)) else {
+            return;
+        };
+        let mut landing = lane.landing.lock();
+        if core::mem::take(&mut landing.is_given_up) {
+            drop(landing);
+            self.give_back(flight);
+        } else {
+            landing.flight = Some(flight);
+            drop(landing);
+            lane.landed.wake_all();
+        }
+    }
+
+    /// Waits until the operation of a lane has ended; sleeps, and can be killed.
+    fn await_landing(&self, lane: u16) -> Result {
+        let lane = self.lanes.get(usize::from(lane)).ok_or(EINVAL)?;
+        let is_landed = || lane.landing.lock().flight.is_some();
+        lane.landed.wait_until_killable(is_landed)
+    }
+
+    /// Takes the operation of a lane when it has ended; sleeps, and can be killed: then it is given
+    /// up.
+    pub(super) fn wait(&self, lane: u16) -> Result<KBox<Flight>> {
+        let waited = self.await_landing(lane);
+        let lane = self.lanes.get(usize::from(lane)).ok_or(EINVAL)?;
+        let mut landing = lane.landing.lock();
+        match (landing.flight.take(), waited) {
+            (Some(flight), _) => Ok(flight),
+            (None, waited) => {
+                landing.is_given_up = true;
+                waited.and(Err(errno::ECANCELED))
+            }
+        }
+    }
+}

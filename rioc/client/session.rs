@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sessions: the connection to a server, and the store of it that is used.
+
+mod events;
+
+use ferro_proto::errno::Errno;
+use kernel::{
+    cpu::CpuId,
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        new_mutex,
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use kernel_ext::{
+    errno,
+    sync::{
+        atomic::{
+            AtomicU8,
+            Ordering, //
+        },
+        new_wait_queue,
+        WaitQueue, //
+    },
+    sysfs::Directory,
+    text, //
+};
+use rtrs_client::{
+    AdminChannel,
+    Direction,
+    IoQueue,
+    OpenParam, //
+};
+use rtrs_core::proto::{
+    permit::AnswerWaits,
+    shortage, //
+};
+
+use super::{
+    lane::{
+        Ended,
+        Flight,
+        Lanes, //
+    },
+    sysfs,
+    Client,
+    LOG_LIMIT, //
+};
+use crate::{
+    proto::{
+        answer::{
+            Attached,
+            Unbelievable, //
+        },
+        connect::Line,
+        message::{
+            Message,
+            Operation, //
+        },
+        retry::{
+            self,
+            AGAIN_MS, //
+        },
+        wire::{
+            ANSWER_BYTES,
+            REQUEST_BYTES_MAX, //
+        },
+    },
+    shown::Shown, //
+};
+
+/// The longest time for the answer of an attach.
+const ANSWER_MS: u32 = 30_000;
+
+/// Whether operations are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    /// The session is being connected for the first time, and no program uses it.
+    Connecting,
+    /// Operations are sent.
+    Connected,
+    /// Operations wait for a path, or for the store.
+    Waiting,
+    /// Operations fail, as there was no path for too long.
+    Failing,
+    /// The session was disconnected.
+    Closed,
+}
+
+impl State {
+    const ALL: [Self; 5] = [
+        Self::Connecting,
+        Self::Connected,
+        Self::Waiting,
+        Self::Failing,
+        Self::Closed,
+    ];
+
+    /// Returns its word in sysfs.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Connected => "connected",
+            Self::Waiting => "waiting",
+            Self::Failing => "failing",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// The parts of a session that it has from when it is connected.
+struct Usage {
+    /// The programs' files; `None` before the session is ready, and when it is being disconnected.
+    users: Option<u32>,
+    attached: Option<Attached>,
+    folder: Option<Directory<Session>>,
+}
+
+/// A session.
+#[pin_data]
+pub(super) struct Session {
+    name: CString,
+    store: CString,
+    client: Arc<Client>,
+    /// Set before it waits for a server.
+    rtrs: SetOnce<Arc<rtrs_client::Session>>,
+    lanes: SetOnce<Arc<Lanes>>,
+    /// A [`State`].
+    state: AtomicU8,
+    #[pin]
+    changed: WaitQueue,
+    /// Held while the server is asked whether it knows what was sent before; nothing is sent again
+    /// meanwhile.
+    #[pin]
+    asking: Mutex<()>,
+    #[pin]
+    usage: Mutex<Usage>,
+}
+
+/// A file that uses a session.
+pub(super) struct User(Arc<Session>);
+
+impl User {
+    /// Returns the session.
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.0
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let mut usage = self.0.usage.lock();
+        usage.users = usage.users.map(|users| users.saturating_sub(1));
+    }
+}
+
+impl Session {
+    /// Makes one that is not connected.
+    pub(super) fn new(client: &Arc<Client>, line: &Line<'_>) -> Result<Arc<Self>> {
+        let (name, store) = (text::c_string(line.session)?, text::c_string(line.store)?);
+        Arc::pin_init(
+            pin_init!(Self {
+                name,
+                store,
+                client: client.clone(),
+                rtrs: SetOnce::new(),
+                lanes: SetOnce::new(),
+                state: AtomicU8::new(State::Connecting as u8),
+                changed <- new_wait_queue!(),
+                asking <- new_mutex!(()),
+                usage <- new_mutex!(Usage {
+                    users: None,
+                    attached: None,
+                    folder: None,
+                }),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Connects it. Sleeps, and can be killed; [`Self::close`] ends it.
+    pub(super) fn connect(
+        self: &Arc<Self>,
+        line: &Line<'_>,
+        folder: Option<Arc<Directory<()>>>,
+    ) -> Result {
+        let mut paths = KVec::with_capacity(line.path_count, GFP_KERNEL)?;
+        for path in line.paths() {
+            paths.push(path, GFP_KERNEL)?;
+        }
+        let param = OpenParam {
+            name: self.name.to_str().map_err(|_| EINVAL)?,
+            paths: &paths,
+            port: line.port,
+            io_queues: None,
+            poll_queues: 0,
+            settings: line.settings,
+            events: self.clone(),
+        };
+        let opened = rtrs_client::Session::open(param, |rtrs| {
+            self.rtrs.populate(rtrs.clone());
+            if self.client.is_ending() {
+                rtrs.abort_open();
+            }
+        });
+        let rtrs = opened.inspect_err(|error| {
+            let name = self.name();
+            pr_err!("connect: session {name} is not connected: {error:?}\n");
+        })?;
+        self.lanes.populate(Lanes::new(rtrs.io_depth())?);
+        let attached = self.attach(&*rtrs)?;
+        self.use_attached(&attached);
+        self.set_state(State::Connected);
+        let mut usage = self.usage.lock();
+        if self.state() == State::Closed {
+            // By the end of the module, which would not see the files.
+            return Err(errno::ESHUTDOWN);
+        }
+        let parent = folder.ok_or(ENODEV)?;
+        usage.folder = Some(sysfs::files(&parent, self)?);
+        usage.users = Some(0);
+        Ok(())
+    }
+
+    /// Tells the server which store is used. Sleeps.
+    fn attach(&self, channel: &impl AdminChannel) -> Result<Attached> {
+        let message = Message {
+            lease: 0,
+            ticket: None,
+            operation: Operation::Attach {
+                store: self.store.to_bytes(),
+            },
+        };
+        let (mut bytes, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES as usize]);
+        let len = message.write(&mut bytes).ok_or(EINVAL)?;
+        let message = (Direction::Read, bytes.get(..len).unwrap_or_default());
+        let (name, store) = (self.name(), &*self.store);
+        channel
+            .send_message(AnswerWaits::ForNothing, message, &mut answer, ANSWER_MS)
+            .map_err(Error::from)
+            .inspect_err(|error| {
+                if LOG_LIMIT.allow().is_some() {
+                    pr_err!("session {name}: the server does not give store {store}: {error:?}\n");
+                }
+            })?;
+        let attached = Attached::parse(&answer).map_err(|reason| self.disbelieve(reason))?;
+        Ok(attached)
+    }
+
+    /// Returns the error of an answer that makes no sense.
+    pub(super) fn disbelieve(&self, reason: Unbelievable) -> Error {
+        if LOG_LIMIT.allow().is_some() {
+            let name = self.name();
+            pr_err!("session {name}: {} is not believed\n", Shown(reason));
+        }
+        reason.errno().into()
+    }
+
+    /// Goes on with what the server has said. What was sent before to an incarnation that it does
+    /// not know is not sent again.
+    fn use_attached(&self, attached: &Attached) {
+        if let Some(lanes) = self.lanes.as_ref() {
+            lanes.set_life(attached.incarnation);
+        }
+        self.usage.lock().attached = Some(*attached);
+    }
+
+    /// Does so again, with a store that has this name now. Sleeps.
+    fn attach_again(&self) -> Result {
+        let rtrs = self.rtrs.as_ref().ok_or(errno::ENOTCONN)?;
+        let _asking = self.asking.lock();
+        let before = self.attached();
+        let now = self.attach(&**rtrs)?;
+        self.use_attached(&now);
+        if before.is_ok_and(|before| !now.has_kept(before.boot)) {
+            let (name, store) = (self.name(), &*self.store);
+            pr_warn!("session {name}: store {store} was begun anew, and keeps nothing of before\n");
+        }
+        Ok(())
+    }
+
+    /// Returns the client.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the session's name.
+    pub(super) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Returns the name of its store.
+    pub(super) fn store(&self) -> &CStr {
+        &self.store
+    }
+
+    /// Returns whether operations are sent.
+    pub(super) fn state(&self) -> State {
+        let state = self.state.load(Ordering::Acquire);
+        let state = State::ALL.get(usize::from(state));
+        state.copied().unwrap_or(State::Closed)
+    }
+
+    fn set_state(&self, state: State) {
+        if self.state() != State::Closed {
+            self.state.store(state as u8, Ordering::Release);
+        }
+        self.changed.wake_all();
+    }
+
+    /// Returns what the server has said of the store.
+    pub(super) fn attached(&self) -> Result<Attached> {
+        self.usage.lock().attached.ok_or(errno::ENOTCONN)
+    }
+
+    /// Returns it for a program.
+    pub(super) fn user(self: &Arc<Self>) -> Result<User> {
+        let mut usage = self.usage.lock();
+        let users = usage.users.as_mut().ok_or(ENOENT)?;
+        *users = users.saturating_add(1);
+        Ok(User(self.clone()))
+    }
+
+    /// No program uses it from now on.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if one does now, or the session is not ready.
+    pub(super) fn begin_end(&self) -> Result {
+        let mut usage = self.usage.lock();
+        if usage.users != Some(0) {
+            let users = usage.users.unwrap_or_default();
+            pr_err!(
+                "disconnect: session {} is used by {users} open files of /dev/rioc, or is being \
+                 connected or disconnected\n",
+                self.name()
+            );
+            return Err(EBUSY);
+        }
+        usage.users = None;
+        Ok(())
+    }
+
+    /// Ends the connection, or the attempt to make it: operations in flight fail. Sleeps.
+    pub(super) fn close(&self) {
+        self.set_state(State::Closed);
+        if let Some(rtrs) = self.rtrs.as_ref() {
+            rtrs.abort_open();
+            rtrs.close();
+        }
+        // Again: an event that was under way may have set another one.
+        self.set_state(State::Closed);
+        let folder = self.usage.lock().folder.take();
+        drop(folder);
+    }
+
+    /// Returns its lanes.
+    pub(super) fn lanes(&self) -> Result<&Arc<Lanes>> {
+        self.lanes.as_ref().ok_or(errno::ENOTCONN)
+    }
+
+    /// Waits until operations are sent; sleeps, and can be killed.
+    fn wait_until_sent(&self) -> Result {
+        self.changed.wait_until_killable(|| {
+            let state = self.state();
+            state != State::Waiting && state != State::Connecting
+        })?;
+        match self.state() {
+            State::Failing => Err(EIO),
+            State::Closed => Err(errno::ESHUTDOWN),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends an operation. Sleeps, and can be killed. If that fails its lane is idle again.
+    pub(super) fn start(&self, mut flight: KBox<Flight>) -> Result {
+        let (lanes, rtrs) = (self.lanes()?, self.rtrs.as_ref().ok_or(errno::ENOTCONN)?);
+        let since = Instant::now();
+        loop {
+            if let Err(error) = self.wait_until_sent() {
+                lanes.give_back(flight);
+                return Err(error);
+            }
+            let was_sent = flight.was_sent();
+            let asking = was_sent.then(|| self.asking.try_lock());
+            if matches!(asking, Some(None)) {
+                if let Err(error) = self.pause(EAGAIN, retry::is_sent_later, since) {
+                    lanes.give_back(flight);
+                    return Err(error);
+                }
+                continue;
+            }
+            if !flight.is_sent_in(lanes.life()) {
+                // It may have been carried out, and would be so again.
+                lanes.give_back(flight);
+                return Err(EIO);
+            }
+            let io_queue = IoQueue::Cpu(CpuId::current().into());
+            let sent = flight.submit(lanes, |lane, direction, message, sent| {
+                rtrs.submit(lane, io_queue, direction, message, sent)
+            });
+            drop(asking);
+            let Err((error, back)) = sent else {
+                return Ok(());
+            };
+            flight = back;
+            if !was_sent {
+                flight.was_not_sent();
+            }
+            if let Err(error) = self.pause(error, retry::is_sent_later, since) {
+                lanes.give_back(flight);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Waits for an operation that was sent, and sends it again as long as that is right. Sleeps,
+    /// and can be killed. If it fails its lane is idle again.
+    pub(super) fn finish(&self, lane: u16) -> Result<KBox<Flight>> {
+        let (lanes, since) = (self.lanes()?, Instant::now());
+        let (mut was_lost, mut is_asked) = (false, false);
+        loop {
+            let mut flight = lanes.wait(lane)?;
+            match flight.ended() {
+                Ended::Answered(Ok(())) => return Ok(flight),
+                // The store was deleted, and may be there again.
+                Ended::Answered(Err(ENODEV)) if !is_asked => {
+                    is_asked = true;
+                    if self.attach_again().is_err() {
+                        lanes.give_back(flight);
+                        return Err(ENODEV);
+                    }
+                    if !was_lost {
+                        flight.renew();
+                    }
+                }
+                Ended::Answered(Err(error)) => {
+                    if let Err(error) = self.pause(error, retry::is_sent_again, since) {
+                        lanes.give_back(flight);
+                        return Err(error);
+                    }
+                    if retry::is_a_new_one(errno_of(error)) {
+                        flight.renew();
+                    }
+                }
+                Ended::Lost(_) => was_lost = true,
+            }
+            self.start(flight)?;
+        }
+    }
+
+    /// Waits for a moment if an operation that has failed is repeated.
+    ///
+    /// # Errors
+    ///
+    /// Returns that of the operation if it is not, or not any more.
+    fn pause(
+        &self,
+        error: Error,
+        is_repeated: fn(Errno) -> bool,
+        since: Instant<Monotonic>,
+    ) -> Result {
+        let rtrs = self.rtrs.as_ref().ok_or(error)?;
+        let errno = errno_of(error);
+        let waited_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(0);
+        let limit_ms = shortage::wait_limit_ms(rtrs.fast_io_fail_ms());
+        if !is_repeated(errno) || limit_ms.is_some_and(|limit_ms| waited_ms > limit_ms) {
+            return Err(error);
+        }
+        let never = || false;
+        match self.changed.wait_until_killable_timeout_ms(never, AGAIN_MS) {
+            Err(ETIMEDOUT) => Ok(()),
+            waited => waited,
+        }
+    }
+}
+
+fn errno_of(error: Error) -> Errno {
+    Errno::new(error.to_errno()).unwrap_or(Errno::EIO)
+}

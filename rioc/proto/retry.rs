@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The treatment of a client's operation that was not sent, or not carried out.
+
+use ferro_proto::errno::Errno;
+
+/// The pause before an operation is sent again, in milliseconds.
+pub const AGAIN_MS: u32 = 10;
+
+/// Whether an operation that RTRS did not take because of `errno` is sent later: its chunk may
+/// still be used by a request that was lost, or there is no path now.
+pub const fn is_sent_later(errno: Errno) -> bool {
+    const EALREADY: u16 = Errno::EALREADY.get();
+    const EBUSY: u16 = Errno::EBUSY.get();
+    const EAGAIN: u16 = Errno::EAGAIN.get();
+    const ENOMEM: u16 = Errno::ENOMEM.get();
+    const ECONNABORTED: u16 = Errno::ECONNABORTED.get();
+    matches!(
+        errno.get(),
+        EALREADY | EBUSY | EAGAIN | ENOMEM | ECONNABORTED
+    )
+}
+
+/// Whether an operation that was answered with `errno` was not carried out, and is sent again: the
+/// client is over a limit, or has not told its new connection yet which store it uses.
+pub const fn is_sent_again(errno: Errno) -> bool {
+    const ENOTCONN: u16 = Errno::ENOTCONN.get();
+    is_a_new_one(errno) || errno.get() == ENOTCONN
+}
+
+/// Whether it is sent again as a new operation, since the server keeps the answer with its number.
+/// Else an earlier copy of it may have been carried out, or be carried out yet.
+pub const fn is_a_new_one(errno: Errno) -> bool {
+    errno.get() == Errno::EAGAIN.get()
+}
