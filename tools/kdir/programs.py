@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Programs for the machines: mount.gfarm, what mount(8) runs for the type gfarm; pi-sidecar, which the log of
-rnbd-server tells to type; rnbd-ec, which checks and assembles arrays; and chunk4kfsck of a sample, which is not
-installed."""
+rnbd-server tells to type; rnbd-ec, which checks and assembles arrays; rioc, which puts and gets objects; and
+chunk4kfsck of a sample, which is not installed."""
 import dataclasses
 import os
 import pathlib
@@ -52,8 +52,9 @@ class Program:
 MOUNT_GFARM = Program("ferrofabric-mount", "mount-gfarm", "sbin/mount.gfarm")
 PI_SIDECAR = Program("ferrofabric-pi-sidecar", "pi-sidecar", "usr/local/sbin/pi-sidecar")
 RNBD_EC = Program("ferrofabric-rnbd-ec", "rnbd-ec", "usr/local/sbin/rnbd-ec")
+RIOC = Program("ferrofabric-rioc-tool", "rioc", "usr/local/sbin/rioc")
 CHUNK4KFSCK = Program("ferrofabric-chunk4kfsck", "chunk4kfsck")
-INSTALLED = (MOUNT_GFARM, PI_SIDECAR, RNBD_EC)
+INSTALLED = (MOUNT_GFARM, PI_SIDECAR, RNBD_EC, RIOC)
 
 
 def install(root: str) -> None:

@@ -8,8 +8,8 @@ from rules import FUNCTION_LINES_MAX, Source
 
 # The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
 UNSAFE_FOLDERS = ("kernel_ext", "block", "net", "gfarm_ra/vfs", "rdma", "verbs_provider")
-# Takes the place of the kernel for its lock-free types.
-UNSAFE_TOOLS = ("tools/loom",)
+# Takes the place of the kernel for its lock-free types; takes a program's memory to the kernel.
+UNSAFE_TOOLS = ("tools/loom", "tools/rioc-device")
 # What drivers may promise to an abstraction: one line each.
 UNSAFE_PROMISES = {
     ("rtrs/client/io/table.rs", "unsafe impl Unmapper for RequestTable {"),
@@ -145,8 +145,8 @@ def guards_are_made_lazily(sources: list[Source]) -> list[str]:
 
 
 # Programs whose work is what a pure folder offers, and what stands for the modules that rioc does not have yet.
-_PROGRAMS = ("tools/chunk4kfsck/src", "tools/pi-sidecar/src", "tools/rioc/tests", "tools/rnbd-ec/src",
-             "tools/seglog/tests/crash")
+_PROGRAMS = ("tools/chunk4kfsck/src", "tools/pi-sidecar/src", "tools/rioc/tests", "tools/rioc-device/src",
+             "tools/rnbd-ec/src", "tools/seglog/tests/crash")
 # Public for tests and the simulation, which look at a decision's parts.
 _LOOKED_AT = {"io_ids"}
 

@@ -168,11 +168,11 @@ class InstallTest(unittest.TestCase):
                 self.assertFalse(target.exists())
                 self.assertEqual([line for line in said if "make programs" not in line], [])
                 (pathlib.Path(root) / "release").mkdir()
-                for name in ("mount-gfarm", "pi-sidecar", "rnbd-ec"):
+                for name in ("mount-gfarm", "pi-sidecar", "rnbd-ec", "rioc"):
                     (pathlib.Path(root) / "release" / name).write_text(name)
                 programs.install(str(target))
             for name, place in (("mount-gfarm", "sbin/mount.gfarm"), ("pi-sidecar", "usr/local/sbin/pi-sidecar"),
-                                ("rnbd-ec", "usr/local/sbin/rnbd-ec")):
+                                ("rnbd-ec", "usr/local/sbin/rnbd-ec"), ("rioc", "usr/local/sbin/rioc")):
                 file = target / place
                 self.assertEqual((file.read_text(), file.stat().st_mode & 0o777), (name, 0o755))
                 manual = target / "usr/local/share/man/man8" / f"{file.name}.8"

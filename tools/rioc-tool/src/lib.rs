@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rioc`: objects of a session of `rioc_client` on the command line.
+
+#![forbid(unsafe_code)]
+
+pub mod advice;
+pub mod commands;
+pub mod object;
+mod show;
