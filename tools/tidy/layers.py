@@ -17,7 +17,7 @@ DRIVERS: dict[str, Layers] = {
                      "ring sectors tickets", "pi_cache queue", "growth replay scrub", "online_scrub recovery store",
                      "idle"),
     "rioc/proto": ("span ticket", "wire", "answer command message", "connect ioctl retry split", "slot",
-                   "entry pages tree", "index", "body claim limits", "medium", "log", "format store"),
+                   "entry pages tree turns", "index", "body claim limits", "medium", "log", "format store"),
     "rioc/client": ("lane", "session", "call", "device", "sysfs"),
     "rioc/server": ("log_io memory message one_device", "medium", "log reading", "engine", "store", "stores sysfs",
                     "session"),

@@ -25,7 +25,7 @@ from vmlab.patience import WAKE_SECONDS, is_debug_kernel
 # by side.
 MEASURED: dict[str, tuple[float, float]] = {
     "address_change": (0, 8), "addresses": (0, 2), "administration": (14, 0), "against_c": (10, 0),
-    "allocations": (7, 6), "connections": (17, 6), "crc32_umr": (0, 42), "dma": (20, 0), "documentation": (0, 38),
+    "allocations": (7, 6), "connections": (17, 6), "crc32_umr": (0, 42), "dma": (20, 0), "documentation": (0, 46),
     "drain": (17, 8),
     "ec": (6, 53), "ec_by_hand": (0, 20), "ec_demo": (0, 75), "ec_events": (0, 28), "ec_members": (16, 80),
     "ec_memory": (0, 42), "ec_power": (0, 32), "ec_replay": (0, 68), "ec_servers": (0, 60), "ec_sysfs_fuzz": (0, 18),
@@ -45,6 +45,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "pi_damage": (14, 10), "pi_devices": (12, 21), "pi_grow": (0, 57), "pi_scrub": (8, 0), "pi_sectors": (0, 19),
     "pi_shared": (22, 0), "pi_store": (46, 0), "pi_use": (0, 109), "power": (14, 31), "preemption": (0, 20),
     "processors": (0, 43), "quarantine": (27, 0), "rdma": (3, 2), "recovery": (22, 0), "replay": (3, 0),
+    "rioc": (60, 5), "rioc_tool": (0, 37),
     "server_admin": (0, 26), "server_exports": (0, 12), "session_names": (0, 14), "soak": (0, 87), "stack": (0, 96),
     "sysfs": (8, 0), "sysfs_fuzz": (0, 13), "teardown": (24, 0), "testdevice": (68, 0), "vfs": (44, 0),
 }

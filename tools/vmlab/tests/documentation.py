@@ -27,6 +27,7 @@ from vmlab.docs import REPOSITORY, Block
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+from vmlab.tests import rioc_tool
 from vmlab.tests.pi_store import format_disk
 
 TIER = tier.ALL
@@ -160,9 +161,16 @@ def test_the_paths_of_the_failover_page(pair: Lab) -> None:
     # Files of an array.
     pair.server.run("mods ours rnbd-ec; modprobe loop max_loop=3; for n in 0 1 2; do truncate -s 16m /run/m$n; "
                     "losetup /dev/loop$n /run/m$n; done")
-    pair.defer(pair.server.run, "rmmod rnbd_ec; losetup -D; rm /run/m?")
+    pair.defer(pair.server.run, "rmmod rnbd_ec seglog; losetup -D; rm /run/m?")
     eq(pair.server.write(ec.ASSEMBLE, "mode=create name=ec0 members=/dev/loop0,/dev/loop1,/dev/loop2", ec.SECONDS), "")
     pair.defer(ec.Array(pair.server).stop)
+    # Files of a store and of a session with it.
+    pair.server.run("mods ours rioc-server")
+    pair.defer(pair.server.run, "rmmod rioc_server")
+    eq(pair.server.write(rioc_tool.ADD, "name=bb ram_mib=1", rioc_tool.SECONDS), "")
+    pair.client.run("mods ours rioc-client")
+    pair.defer(pair.client.run, "rmmod rioc_client")
+    eq(rioc_tool.connect(pair), "")
     abi = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "Documentation/ABI").rglob("sysfs-*"))
     named = {file: docs.sysfs_paths((REPOSITORY / file).read_text(encoding="utf-8"))
              for file in (*docs.documents(), *abi)}
@@ -242,3 +250,14 @@ def test_an_array_is_made_as_it_is_written(pair: Lab) -> None:
     array.stop()
     for number in range(3):
         rnbd.Disk(pair.client, f"rnbd{number}", "s1", f"ram{number}").unmap()
+
+
+@needs(wires=1, own_modules=True)
+def test_objects_are_kept_as_it_is_written(pair: Lab) -> None:
+    """The commands of rioc.md, with those of rioc-client.md between them."""
+    rnbd.ram_disk(pair, 16)
+    rioc_tool.modules(pair)
+    begin, end = _machine_blocks("Documentation/rioc.md")
+    for block in (begin, *_machine_blocks("Documentation/rioc-client.md"), end):
+        _run(pair, block)
+    eq(pair.server.names("/sys/class/rioc-server/ctl/stores"), ["safe"])

@@ -130,7 +130,8 @@ class DocumentsTest(unittest.TestCase):
         self.assertEqual([file for file in docs.documents()
                           if any(block.place in docs.MACHINES for block in docs.blocks(file))],
                          ["Documentation/crc32-umr.md", "Documentation/ec.md", "Documentation/failover.md",
-                          "Documentation/gfarm.md", "Documentation/protection.md", "Documentation/quickstart.md"])
+                          "Documentation/gfarm.md", "Documentation/protection.md", "Documentation/quickstart.md",
+                          "Documentation/rioc-client.md", "Documentation/rioc.md"])
 
     def test_the_messages_of_troubleshooting_are_said_by_somebody(self) -> None:
         """Each message's fixed words stand in a source; a message that was reworded is noticed here."""
