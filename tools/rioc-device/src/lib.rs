@@ -35,7 +35,7 @@ const NAMES: usize = 120;
 #[derive(Debug)]
 pub struct Session {
     file: File,
-    /// What the kernel knows of the store: `boot`, `state` and `io_bytes_max`.
+    /// The kernel's knowledge of the store: `boot`, `state` and `io_bytes_max`.
     pub attached: Request,
 }
 
@@ -49,7 +49,7 @@ pub fn request(kind: u8, object: ObjectId) -> Request {
     }
 }
 
-/// How much of a read or a write was done, and the error that has ended it.
+/// The bytes of a read or a write that were done, and the error that has ended it.
 pub type Done = (u64, io::Result<()>);
 
 impl Session {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an error means here, and what to type next.
+//! The meaning of an error here, and what to type next.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Where sessions are connected.
+/// The file by which sessions are connected.
 pub const CONNECT: &str = "/sys/class/rioc-client/ctl/connect";
 
 /// Returns it for an error of the device.

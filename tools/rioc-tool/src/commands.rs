@@ -46,7 +46,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(name = "rioc", version)]
 pub struct CommandLine {
-    /// What is printed
+    /// Form of what is printed
     #[arg(short, long, value_enum, global = true, default_value_t = Output::Text)]
     output: Output,
     /// The device of the client
@@ -111,7 +111,7 @@ struct Named {
 struct Attached {
     name: String,
     session: Session,
-    /// That of the command in which this one runs; 0 without one.
+    /// The lease of the command in which this one runs; 0 without one.
     lease: u32,
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How results are printed.
+//! The printing of results.
 
 use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// What is printed.
+/// The form of what is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// Lines for people

@@ -27,7 +27,7 @@ pub(super) const VARIABLE: &str = "RIOC_LEASE";
 pub(super) struct Args {
     #[command(flatten)]
     named: Named,
-    /// For writing: no other client reads or writes meanwhile; else none writes
+    /// Keep other clients from reading, too, to write; else they are kept from writing only
     #[arg(long)]
     writer: bool,
     /// The first byte

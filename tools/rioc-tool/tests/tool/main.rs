@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the program takes, and what it says of errors.
+//! The arguments that the program takes, and its words about errors.
 
 #[path = "../../../pi-sidecar/tests/tool/manual_page.rs"]
 mod manual_page;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is too much for one operation: its parts are all bytes once, in their order.
+//! Parts of what is too much for one operation: all bytes once, in their order.
 
 use rioc::proto::{
     span::{

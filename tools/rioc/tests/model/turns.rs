@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a store does by itself goes on beside requests that never end.
+//! Work that a store does by itself goes on beside requests that never end.
 
 use rioc::proto::turns::Turns;
 
