@@ -244,8 +244,6 @@ fn forked(held: &Held) -> Option<Choice> {
 /// on since then.
 fn forked_by_force(held: &Held, quorum: usize) -> Option<Choice> {
     let present = those(held, |_| true);
-    let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
-    let incarnation = incarnations.max().unwrap_or_default();
     newest(held.map(|epoch| {
         let epoch = epoch?;
         let in_sync = present.minus(epoch.failed);
@@ -257,15 +255,21 @@ fn forked_by_force(held: &Held, quorum: usize) -> Option<Choice> {
         let holders = those(held, |other| *other == epoch).and(in_sync);
         let behind = those(held, |other| other.id == epoch.parent || is_sibling(other));
         let doubtful = those(held, |other| is_sibling(other) && !is_harmless(other)).and(in_sync);
-        let mut doubtful = doubtful.iter().filter_map(|member| *held.get(member)?);
+        let of = |members: Members| {
+            let each = held.iter().enumerate();
+            each.filter(move |(member, _)| members.contains(*member))
+                .filter_map(|(_, epoch)| Some((*epoch)?.incarnation))
+        };
         let is_possible = in_sync.count() >= quorum && holders.or(behind.and(in_sync)) == in_sync;
         is_possible.then_some(Choice {
             epoch,
             in_sync,
             behind: in_sync.minus(holders),
-            incarnation,
+            // If a doubtful one were counted, which leaves out others itself, what its own siblings
+            // write would look as old as what is left out.
+            incarnation: of(present.minus(doubtful)).max().unwrap_or_default(),
             is_forked: true,
-            unless_begun: doubtful.next().map(|other| other.incarnation),
+            unless_begun: of(doubtful).next(),
         })
     }))
 }

@@ -287,3 +287,36 @@ fn what_went_on_since_force_was_cut_off_is_not_given_up() {
     let forced = found(assemble_by_force(&mut ram, two, 10));
     assert_eq!(forced, Ok((two, durable + 1)));
 }
+
+/// Two assemblies by force are cut off, each when it has told 0; then the two others go on without
+/// force. That is not older than what the second one was about to begin, though the first, which
+/// has written nothing, is one of those that it leaves out.
+#[test]
+fn what_goes_on_behind_two_that_were_cut_off_is_not_given_up() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    // Told to 1 and 2.
+    let mut told = ram.clone();
+    assemble(&mut told, ALL, 7).unwrap();
+    copy_slots(&told, &mut ram, 1);
+    copy_slots(&told, &mut ram, 2);
+    let mut first = ram.clone();
+    hide(&mut first, Members::of(2));
+    assemble_by_force(&mut first, members(0b101), 8).unwrap();
+    copy_slots(&first, &mut ram, 0);
+    let mut second = ram.clone();
+    assemble_by_force(&mut second, members(0b011), 9).unwrap();
+    copy_slots(&second, &mut ram, 0);
+    let (mut log, _) = assemble(&mut ram, members(0b110), 10).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let forced = assemble_by_force(&mut ram.clone(), members(0b011), 11).map(|_| ());
+    assert!(
+        matches!(forced, Err(Fault::NoQuorum(why)) if !why.force_helps),
+        "{forced:?}"
+    );
+    let all = found(assemble(&mut ram, ALL, 11));
+    assert_eq!(all, Ok((members(0b110), log.durable() + 1)));
+}
