@@ -9,11 +9,16 @@
 //! answered one at a time, and wait for each other only.
 
 /// The maximum number of queues of a session.
-pub const OF_SESSION_MAX: usize = 40;
+pub const OF_SESSION_MAX: usize = 41;
 
-/// The maximum number of queues of a session with which an OPEN takes one more. The others are for
-/// CLOSE, of which a client has 8 under way at most: so it waits for no silent device.
-const OPENS_MAX: usize = OF_SESSION_MAX - 8;
+/// The maximum number of queues of a session with which a CLOSE that no client has sent takes one
+/// more. The others are for those of the client, which has 8 under way at most: so they wait for no
+/// silent device.
+const UNTOLD_MAX: usize = OF_SESSION_MAX - 8;
+
+/// The same for an OPEN: one place is left, so that a client whose disks are all silent does not
+/// keep others from what is open for no one.
+const OPENS_MAX: usize = UNTOLD_MAX - 1;
 
 /// The maximum number of queues of all sessions. The work queue runs 1024 items at a time
 /// (`WQ_DFL_ACTIVE`), and each session needs one more.
@@ -64,7 +69,7 @@ pub const fn place(step: Step, may_refuse: bool, busy: usize) -> Place {
     match step {
         Step::Open if may_refuse && busy >= OPENS_MAX => Place::Refused,
         // It is tried again, and is not to have a place of those for CLOSE.
-        Step::CloseUntold(_) if busy >= OPENS_MAX => Place::Refused,
+        Step::CloseUntold(_) if busy >= UNTOLD_MAX => Place::Refused,
         _ if busy >= OF_SESSION_MAX => Place::Session,
         _ => Place::Queue,
     }

@@ -80,12 +80,12 @@ fn a_silent_device_more_than_a_session_may_have_is_refused_and_blocks_nothing() 
         .count();
     assert_eq!(place(Step::Open, true, opens), Place::Refused);
     // Whatever a client sends beside them that waits for a device has a queue.
-    assert!((0..opens + ids).all(|busy| is_queued(Step::Close(7), busy)));
+    assert!((0..=opens + ids).all(|busy| is_queued(Step::Close(7), busy)));
     assert!(opens >= 4 * ids, "a client has many devices");
-    // What no client has asked for takes no place of what one asks for.
+    // What no client has asked for takes no place of a CLOSE, and has one that no OPEN takes.
     let untold = |busy| place(Step::CloseUntold(7), false, busy);
-    assert!((0..opens).all(|busy| untold(busy) == Place::Queue));
-    assert!((opens..OF_SESSION_MAX + 9).all(|busy| untold(busy) == Place::Refused));
+    assert!((0..=opens).all(|busy| untold(busy) == Place::Queue));
+    assert!((opens + 1..OF_SESSION_MAX + 9).all(|busy| untold(busy) == Place::Refused));
 }
 
 #[test]
