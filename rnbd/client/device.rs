@@ -136,8 +136,8 @@ struct Inner {
     refusal: Option<Error>,
     /// Whether a server of this project may have it open although it is not used.
     doubt: Doubt,
-    /// The last OPEN whose answer has not come.
-    unheard: Option<Unheard>,
+    /// The last OPEN whose answer has not come, and the [`Doubt::generation`] that it has begun.
+    unheard: Option<(Unheard, u32)>,
     /// The limits, from the first opening on.
     limits: Option<LimitUpdate>,
     /// Identity and size of the disk, as servers have told them.

@@ -38,7 +38,12 @@ pub enum Heard {
 
 /// Whether the server may have a device open under a number that the client does not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Doubt(bool);
+pub struct Doubt {
+    is_any: bool,
+    /// The number of OPENs that have begun a doubt: the end of an earlier one says nothing of a
+    /// later one.
+    generation: u32,
+}
 
 /// The action of a client that has given up on a device, or does not use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,32 +58,50 @@ pub enum Settle {
 
 impl Doubt {
     /// The client has asked for nothing.
-    pub const NONE: Self = Self(false);
+    pub const NONE: Self = Self {
+        is_any: false,
+        generation: 0,
+    };
 
-    /// Notes the result of an OPEN.
+    /// Notes the result of an OPEN. One that is refused has begun no doubt, and ends none: another
+    /// one, of a second writer or of an earlier turn, may be unanswered still.
     pub fn hear(&mut self, heard: Heard) {
         match heard {
-            Heard::NotSent => {}
-            Heard::Refused => *self = Self(false),
-            Heard::Nothing | Heard::Number => *self = Self(true),
+            Heard::NotSent | Heard::Refused => {}
+            Heard::Nothing | Heard::Number => {
+                self.is_any = true;
+                self.generation = self.generation.wrapping_add(1);
+            }
+        }
+    }
+
+    /// Returns the number of the OPEN with which the doubt has begun.
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
+    /// Notes that the server has refused the OPEN of this number after all.
+    pub fn refuse(&mut self, generation: u32) {
+        if generation == self.generation {
+            self.end();
         }
     }
 
     /// Notes that the client uses the number, or has closed it.
     pub fn end(&mut self) {
-        *self = Self(false);
+        self.is_any = false;
     }
 
     /// Returns whether there is a doubt.
     pub const fn is_any(self) -> bool {
-        self.0
+        self.is_any
     }
 
     /// Returns what to do while no other OPEN, CLOSE or validation of the session is under way.
     /// `state` is that of the device, `namesake` that of another one with its name.
     pub const fn settle(self, state: DeviceState, namesake: Option<IoState>) -> Settle {
         match (state, namesake) {
-            _ if !self.0 => Settle::Nothing,
+            _ if !self.is_any => Settle::Nothing,
             // It is being opened.
             (DeviceState::Init | DeviceState::Disconnected, _) => Settle::Nothing,
             (DeviceState::Unmapped, Some(used)) if used.remote_id().is_some() => Settle::Nothing,

@@ -74,8 +74,8 @@ impl Device {
         };
         let mut inner = self.lock();
         inner.doubt.hear(heard);
-        if heard != Heard::NotSent {
-            inner.unheard = unheard;
+        if let Some(unheard) = unheard {
+            inner.unheard = Some((unheard, inner.doubt.generation()));
         }
     }
 
@@ -85,7 +85,7 @@ impl Device {
     }
 
     /// Has a work item settle what a user who is killed does not wait for.
-    pub(super) fn settle_later(self: &Arc<Self>) {
+    pub(crate) fn settle_later(self: &Arc<Self>) {
         if self.lock().doubt.is_any() {
             // It may be queued already.
             let _ = self
@@ -102,16 +102,22 @@ impl Device {
         if !self.lock().doubt.is_any() {
             return;
         }
-        let mut is_refused = false;
-        // Not with the admin lock.
-        while let Some(unheard) = self.take_unheard() {
-            is_refused = unheard.is_refused(END_MS);
-        }
-        let Ok(guard) = self.session().lock_admin_to_settle() else {
-            return;
+        let mut refused = None;
+        let guard = loop {
+            // Not with the admin lock.
+            while let Some((unheard, generation)) = self.take_unheard() {
+                refused = unheard.is_refused(END_MS).then_some(generation);
+            }
+            let Ok(guard) = self.session().lock_admin_to_settle() else {
+                return;
+            };
+            // While this thread waited for it, another writer may have been killed.
+            if self.lock().unheard.is_none() {
+                break guard;
+            }
         };
-        if is_refused {
-            self.lock().doubt.hear(Heard::Refused);
+        if let Some(generation) = refused {
+            self.lock().doubt.refuse(generation);
         }
         let namesake = self.session().namesake(self);
         let (doubt, state) = {
@@ -129,7 +135,7 @@ impl Device {
         }
     }
 
-    fn take_unheard(&self) -> Option<Unheard> {
+    fn take_unheard(&self) -> Option<(Unheard, u32)> {
         self.lock().unheard.take()
     }
 

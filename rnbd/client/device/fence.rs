@@ -73,7 +73,7 @@ impl Asked {
 
     /// Returns whether no outage has begun since the server was asked.
     pub(crate) fn is_current(&self) -> bool {
-        self.device.lock().disconnects == self.disconnects
+        self.device.disconnects() == self.disconnects
     }
 
     /// Closes over `path` what the question has opened.
@@ -118,7 +118,7 @@ impl Device {
         path: &impl AdminChannel,
         server: &Server,
     ) -> Option<Asked> {
-        let disconnects = self.lock().disconnects;
+        let disconnects = self.disconnects();
         let number = self.io_state().remote_id()?;
         Some(Asked {
             device: self.clone(),

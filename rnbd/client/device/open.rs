@@ -105,7 +105,8 @@ impl Device {
             }
         };
         let number = remote.device_id;
-        let used = self.session().check_number(self, number).and_then(|()| {
+        let used = self.session().check_number(self, number, disconnects);
+        let used = used.and_then(|()| {
             guard.uses();
             self.opened(&remote, &server, disconnects, how)
         });
@@ -117,6 +118,11 @@ impl Device {
             return Err(error.into());
         }
         Ok(remote)
+    }
+
+    /// Returns how often the session was disconnected since the device is one of it.
+    pub(crate) fn disconnects(&self) -> u32 {
+        self.lock().disconnects
     }
 
     /// Closes what an OPEN has opened that is not used.

@@ -12,6 +12,7 @@ use kernel::{
     },
 };
 use kernel_ext::{
+    errno,
     new_wait_queue,
     sync::WaitQueue, //
 };
@@ -182,14 +183,26 @@ impl Session {
         is_closed
     }
 
-    /// Checks whether a device may be used with the number that the server has given it.
+    /// Checks whether a device may be used with the number that the server has given it after the
+    /// device was disconnected so often.
     ///
     /// # Errors
     ///
-    /// `EAGAIN` as long as a lost CLOSE may still reach the server, `EINVAL` if another device has
-    /// the number, whose requests would reach the wrong disk: they fail from now on.
-    pub(in crate::client) fn check_number(&self, device: &Arc<Device>, id: u32) -> Result {
+    /// `ECONNABORTED` if it was disconnected since and another device has the number, which the
+    /// next server has given to that one, `EAGAIN` as long as a lost CLOSE may still reach the
+    /// server, `EINVAL` if another device has the number, whose requests would reach the wrong
+    /// disk: they fail from now on.
+    pub(in crate::client) fn check_number(
+        &self,
+        device: &Arc<Device>,
+        id: u32,
+        disconnects: u32,
+    ) -> Result {
         if let Some(other) = self.other_with_number(device, id) {
+            // Looked at last: all devices are disconnected before any is opened anew.
+            if device.disconnects() != disconnects {
+                return Err(errno::ECONNABORTED);
+            }
             pr_err!(
                 "{device}: the server has given it the number {id}, with which {other} is open\n"
             );

@@ -126,10 +126,13 @@ impl SessionEvents for SessionWatcher {
         if !asked.iter().all(Asked::is_current) {
             return Err(EAGAIN);
         }
-        if admitted == Ok(true) {
+        if admitted != Ok(false) {
             for question in &asked {
+                // Also over a path that is not admitted: the device is open there for no one.
                 question.close_again(&guard, path);
-                question.note();
+                if admitted.is_ok() {
+                    question.note();
+                }
             }
         }
         admitted
@@ -151,6 +154,8 @@ impl SessionEvents for SessionWatcher {
         // The others are opened even if one fails, and before those that have not been answered.
         for device in &devices {
             if !device.state().is_opened_after_outage() {
+                // Without a path this was not settled.
+                device.settle_later();
                 continue;
             }
             if device.was_not_answered() {

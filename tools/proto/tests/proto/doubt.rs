@@ -53,8 +53,8 @@ fn a_doubt_is_what_the_server_may_have_done() {
         (&[Number], true),
         // The first is under way still.
         (&[Nothing, NotSent], true),
-        // The server carries them out in order.
-        (&[Nothing, Refused], false),
+        // The first one may be of another writer.
+        (&[Nothing, Refused], true),
         (&[Refused, Nothing], true),
     ] {
         assert_eq!(after(heard).is_any(), is_any, "{heard:?}");
@@ -62,6 +62,21 @@ fn a_doubt_is_what_the_server_may_have_done() {
         doubt.end();
         assert!(!doubt.is_any());
     }
+}
+
+#[test]
+fn a_doubt_ends_with_the_message_that_has_begun_it() {
+    let mut doubt = after(&[Heard::Nothing]);
+    let killed = doubt.generation();
+    let mut other = doubt;
+    doubt.refuse(killed);
+    assert!(!doubt.is_any());
+    // Another writer is killed while the end of that message is waited for.
+    other.hear(Heard::Nothing);
+    other.refuse(killed);
+    assert!(other.is_any());
+    other.refuse(other.generation());
+    assert!(!other.is_any());
 }
 
 #[test]
