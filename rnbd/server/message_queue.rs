@@ -151,11 +151,7 @@ impl WorkItem for MessageQueue {
                 }
                 _ => session.carry_out(&message.user, message.data_len, message.direction),
             };
-            // The lock of the queues is not held while it is answered.
-            match queues.take_first(&queue) {
-                Some(operation) => reply(operation, answer),
-                None => session.keep_untold(&answer),
-            }
+            queue.answer(&message, answer);
         }
     }
 }

@@ -5,7 +5,8 @@
 //! An OPEN whose client waits no longer ([`answer_time`](crate::proto::answer_time)) is answered
 //! with `ETIMEDOUT`, so that the client can use its chunk. The thread of the queue goes on opening
 //! the device. If that succeeds the device is open although no client was told so: see
-//! [`told`](crate::proto::told). No thread waits meanwhile.
+//! [`told`](crate::proto::told). No thread waits meanwhile. If it fails, the error is the answer to
+//! the message with which its client has asked again.
 
 use kernel::{
     prelude::*,
@@ -16,8 +17,11 @@ use rtrs_server::Operation;
 
 use super::{
     copy,
+    reply,
     About,
+    Copied,
     Entry,
+    MessageQueue,
     MessageQueues,
     Waiting, //
 };
@@ -78,7 +82,40 @@ impl Entry {
     }
 }
 
+impl MessageQueue {
+    /// Answers the message that was carried out, and not with the lock of the queues. The error of
+    /// an OPEN answers those that have asked for the same meanwhile, too: a device that fails
+    /// slowly would be opened anew for each, and be silent for each.
+    pub(super) fn answer(self: &Arc<Self>, message: &Copied, answer: Result<Answer>) {
+        let (session, queues) = (&self.session, self.session.message_queues());
+        let failed = answer.as_ref().err().copied();
+        match queues.take_first(self) {
+            Some(operation) if !operation.is_discarded() => reply(operation, answer),
+            _ => session.keep_untold(&answer),
+        }
+        while let Some(error) = failed.filter(|_| queues.is_asked_again(self, message)) {
+            if let Some(operation) = queues.take_first(self) {
+                reply(operation, Err(error));
+            }
+        }
+    }
+}
+
 impl MessageQueues {
+    /// Returns whether the first message of `queue` is an OPEN as `message`.
+    fn is_asked_again(&self, queue: &Arc<MessageQueue>, message: &Copied) -> bool {
+        let mut list = self.list.lock();
+        let first = list
+            .entry_of(queue)
+            .and_then(|entry| entry.messages.first());
+        first.is_some_and(|first| {
+            let first = &first.message;
+            message.step == Step::Open
+                && (first.step, &*first.user) == (Step::Open, &*message.user)
+                && first.data_len == message.data_len
+        })
+    }
+
     fn look(&self) -> Look {
         let mut list = self.list.lock();
         let mut all = Look::Nothing;
