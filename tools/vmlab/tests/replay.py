@@ -55,6 +55,7 @@ def test_a_path_that_was_lost_is_replayed(pair: Lab) -> None:
     pair.server.run("for p in /sys/class/rtrs-server/s1/paths/*; do echo 1 > $p/disconnect; done")
     until(lambda: paths.count(pair, "reconnects", 0) >= 1 and paths.state(pair) == "connected", 30, "it is back")
     connects = pair.client.read(f"{paths.to_wire(pair)}/stats/reconnects").split()
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is opened again")
     disk.unmap()
 
     def records() -> list[str]:
