@@ -2,7 +2,10 @@
 
 //! Assemblies that give up something by force: once and twice, and one that is cut off.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    slice::from_ref, //
+};
 
 use seglog::{
     batch::{
@@ -110,8 +113,8 @@ fn what_is_given_up_twice_stays_given_up() {
 /// segment.
 #[test]
 fn what_was_given_up_is_known_by_any_of_its_segments() {
-    forced_twice(1, &[0..1]);
-    forced_twice(5, &[0..layout().parts().segment_units]);
+    forced_twice(1, from_ref(&(0..1)));
+    forced_twice(5, from_ref(&(0..layout().parts().segment_units)));
 }
 
 /// One member has a head of an incarnation that none comes near: it uses up no numbers.
