@@ -21,8 +21,8 @@ use kernel::{
 
 /// A file of `/dev`, whose operations are those of `T`. Its drop removes it.
 ///
-/// It is registered last when its module is loaded: who has opened it must find all that it uses,
-/// and it is not removed while the module is being loaded.
+/// The module that is loaded registers it last, as a program that opens it must find all that it
+/// uses, and does not remove it before it is loaded.
 ///
 /// # Invariants
 ///

@@ -3,7 +3,7 @@
 //! The pages of a store in memory: which of them an extent has, and what each of them has.
 //!
 //! An extent is a list of pages, so that any free ones will do, and is known by the first of them.
-//! What was freed of it leaves the list. The first page stays, as long as there is one: it takes
+//! A page that is freed leaves the list. The first page stays, as long as there is one: it takes
 //! the content of the second one, which goes instead.
 
 use super::slot::{

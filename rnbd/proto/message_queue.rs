@@ -16,8 +16,8 @@ pub const OF_SESSION_MAX: usize = 41;
 /// silent device.
 const UNTOLD_MAX: usize = OF_SESSION_MAX - 8;
 
-/// The same for an OPEN: one place is left, so that a client whose disks are all silent does not
-/// keep others from what is open for no one.
+/// The maximum number of queues of a session with which an OPEN takes one more. One place is left,
+/// so that a client whose disks are all silent does not keep others from what is open for no one.
 const OPENS_MAX: usize = UNTOLD_MAX - 1;
 
 /// The maximum number of queues of all sessions. The work queue runs 1024 items at a time

@@ -92,7 +92,7 @@ fn forced_twice(written: usize, lost: &[Range<u32>]) -> (Ram, Log) {
 }
 
 /// Force takes an array back; what it writes then is hidden again, and is given up by force again.
-/// What the first time has left is not taken for what the second one writes.
+/// Batches that the first time has left are not taken for those of the second one.
 #[test]
 fn what_is_given_up_twice_stays_given_up() {
     let (start, _) = forced_twice(5, &[]);
