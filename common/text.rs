@@ -58,6 +58,21 @@ pub fn trim(written: &[u8]) -> &[u8] {
     written.trim_ascii()
 }
 
+/// Splits a line into words separated by spaces; removes white space at both ends.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    trim(line)
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty())
+}
+
+/// Splits a word into option and value; `None` without a `=`, or without a value.
+pub fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mark = word.iter().position(|byte| *byte == b'=')?;
+    let (key, rest) = word.split_at_checked(mark)?;
+    let value = rest.get(1..)?;
+    (!value.is_empty()).then_some((key, value))
+}
+
 /// Removes the prefix of a base: for base 0, `0x` means 16, `0` means 8, otherwise 10.
 fn prefix(digits: &[u8], base: u32) -> (&[u8], u32) {
     let hex = digits

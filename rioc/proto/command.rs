@@ -145,9 +145,8 @@ impl<'a> Command<'a> {
         let mut command = Self::default();
         let (mut device, mut only_log) = (None, None);
         let (mut is_new, mut is_forced) = (false, false);
-        let words = text::trim(line).split(|c| *c == b' ');
-        for word in words.filter(|word| !word.is_empty()) {
-            let (key, value) = option(word).ok_or(Wrong::Unknown(word))?;
+        for word in text::words(line) {
+            let (key, value) = text::option(word).ok_or(Wrong::Unknown(word))?;
             match (key, value) {
                 (b"name", _) => command.name = check_name(value)?,
                 (b"ram_mib", _) => {
@@ -185,14 +184,6 @@ impl<'a> Command<'a> {
             _ => Ok(command),
         }
     }
-}
-
-/// Splits a word into option and value, both not empty.
-fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mark = word.iter().position(|c| *c == b'=')?;
-    let (key, rest) = word.split_at_checked(mark)?;
-    let value = rest.get(1..)?;
-    (!key.is_empty() && !value.is_empty()).then_some((key, value))
 }
 
 fn check_name(value: &[u8]) -> Result<&str, Wrong<'_>> {

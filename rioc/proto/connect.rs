@@ -134,19 +134,6 @@ impl fmt::Display for LineError<'_> {
     }
 }
 
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text::trim(line)
-        .split(|byte| *byte == b' ')
-        .filter(|word| !word.is_empty())
-}
-
-fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mark = word.iter().position(|byte| *byte == b'=')?;
-    let (key, rest) = word.split_at_checked(mark)?;
-    let value = rest.get(1..)?;
-    (!value.is_empty()).then_some((key, value))
-}
-
 impl<'a> Line<'a> {
     /// Parses a line for `connect`. Of a repeated option but `path=` the last value is used.
     ///
@@ -162,8 +149,8 @@ impl<'a> Line<'a> {
             settings: Settings::default(),
             path_count: 0,
         };
-        for word in words(line) {
-            let (key, value) = option(word).ok_or(LineError::Unknown(word))?;
+        for word in text::words(line) {
+            let (key, value) = text::option(word).ok_or(LineError::Unknown(word))?;
             match key {
                 b"sessname" => {
                     info::check_name(value).map_err(LineError::Session)?;
@@ -209,8 +196,8 @@ impl<'a> Line<'a> {
     /// Returns what is wrong first.
     pub fn session(line: &'a [u8]) -> Result<&'a [u8], LineError<'a>> {
         let mut session = None;
-        for word in words(line) {
-            match option(word) {
+        for word in text::words(line) {
+            match text::option(word) {
                 Some((b"sessname", value)) => session = Some(value),
                 _ => return Err(LineError::Option(word)),
             }
@@ -221,8 +208,8 @@ impl<'a> Line<'a> {
     /// Goes through the paths in the given order.
     pub fn paths(&self) -> impl Iterator<Item = PathAddrs> + 'a {
         let port = self.port;
-        words(self.line)
-            .filter_map(option)
+        text::words(self.line)
+            .filter_map(text::option)
             .filter(|(key, _)| *key == b"path")
             .filter_map(move |(_, value)| PathAddrs::parse(value, port).ok())
     }

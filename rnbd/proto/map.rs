@@ -207,21 +207,6 @@ impl fmt::Display for MapError<'_> {
     }
 }
 
-/// Splits a line into words separated by spaces; removes white space at both ends.
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text::trim(line)
-        .split(|c| *c == b' ')
-        .filter(|w| !w.is_empty())
-}
-
-/// Splits a word into option and value, both not empty.
-fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mark = word.iter().position(|c| *c == b'=')?;
-    let (key, rest) = word.split_at_checked(mark)?;
-    let value = rest.get(1..)?;
-    (!value.is_empty()).then_some((key, value))
-}
-
 impl<'a> MapRequest<'a> {
     /// Parses a line on a machine with these CPUs. Of a repeated option the last value is used, but
     /// each has to be right.
@@ -240,8 +225,8 @@ impl<'a> MapRequest<'a> {
             pi: Choice::default(),
             path_count: 0,
         };
-        for word in words(line) {
-            let (key, value) = option(word).ok_or(MapError::Unknown(word))?;
+        for word in text::words(line) {
+            let (key, value) = text::option(word).ok_or(MapError::Unknown(word))?;
             match key {
                 b"sessname" => {
                     info::check_name(value).map_err(MapError::SessName)?;
@@ -279,8 +264,8 @@ impl<'a> MapRequest<'a> {
     /// Iterates over the paths in the given order.
     pub fn paths(&self) -> impl Iterator<Item = PathAddrs> + 'a {
         let port = self.dest_port;
-        words(self.line)
-            .filter_map(option)
+        text::words(self.line)
+            .filter_map(text::option)
             .filter(|(key, _)| *key == b"path")
             .filter_map(move |(_, value)| PathAddrs::parse(value, port).ok())
     }

@@ -205,14 +205,6 @@ impl fmt::Display for Wrong<'_> {
     }
 }
 
-/// Splits a word into option and value, both not empty.
-fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mark = word.iter().position(|c| *c == b'=')?;
-    let (key, rest) = word.split_at_checked(mark)?;
-    let value = rest.get(1..)?;
-    (!value.is_empty()).then_some((key, value))
-}
-
 impl<'a> Command<'a> {
     /// Parses a line. Of an option that is repeated the last one counts, but each has to be right.
     ///
@@ -229,9 +221,8 @@ impl<'a> Command<'a> {
             settings: Settings::default(),
         };
         let mut only_create = None;
-        let words = text::trim(line).split(|c| *c == b' ');
-        for word in words.filter(|word| !word.is_empty()) {
-            let (key, value) = option(word).ok_or(Wrong::Unknown(word))?;
+        for word in text::words(line) {
+            let (key, value) = text::option(word).ok_or(Wrong::Unknown(word))?;
             only_create = command.set(word, (key, value))?.or(only_create);
         }
         if command.name.is_empty() {
