@@ -22,7 +22,8 @@ pub use client::{
     session::{
         admin::{
             AdminChannel,
-            OnePath, //
+            OnePath,
+            UserMessage, //
         },
         answer::{
             Fate,

@@ -40,7 +40,8 @@ use rtrs_client::{
     AdminChannel,
     Direction,
     IoQueue,
-    OpenParam, //
+    OpenParam,
+    UserMessage, //
 };
 use rtrs_core::proto::{
     permit::AnswerWaits,
@@ -245,10 +246,15 @@ impl Session {
         };
         let (mut bytes, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES as usize]);
         let len = message.write(&mut bytes).ok_or(EINVAL)?;
-        let message = (Direction::Read, bytes.get(..len).unwrap_or_default());
+        let bytes = bytes.get(..len).unwrap_or_default();
+        let message = UserMessage {
+            direction: Direction::Read,
+            bytes,
+            subject: bytes,
+        };
         let (name, store) = (self.name(), &*self.store);
         channel
-            .send_message(AnswerWaits::ForNothing, message, &mut answer, ANSWER_MS)
+            .send_message(AnswerWaits::ForNothing, &message, &mut answer, ANSWER_MS)
             .map_err(Error::from)
             .inspect_err(|error| {
                 if LOG_LIMIT.allow().is_some() {

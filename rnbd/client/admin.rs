@@ -15,7 +15,8 @@ use rtrs_client::{
     AdminChannel,
     Direction,
     Fate,
-    NotAnswered, //
+    NotAnswered,
+    UserMessage, //
 };
 use rtrs_core::proto::permit::AnswerWaits::{
     self,
@@ -144,8 +145,12 @@ fn ask<M: AdminMessage>(
         0 => Direction::Write,
         _ => Direction::Read,
     };
-    let (message, response_bytes) = (message.as_bytes(), response.as_mut_bytes());
-    rtrs.send_message(waits, (direction, message), response_bytes, timeout_ms)?;
+    let message = UserMessage {
+        direction,
+        bytes: message.as_bytes(),
+        subject: message.subject(),
+    };
+    rtrs.send_message(waits, &message, response.as_mut_bytes(), timeout_ms)?;
     Ok(response)
 }
 

@@ -74,6 +74,11 @@ pub const CACHE_WRITEBACK: u8 = 1 << 1;
 pub trait AdminMessage: IntoBytes + Immutable {
     /// The data of the answer; of no bytes if the error number is all.
     type Response: FromBytes + IntoBytes + Immutable;
+
+    /// Returns the thing of the server that it is about.
+    fn subject(&self) -> &[u8] {
+        self.as_bytes()
+    }
 }
 
 impl AdminMessage for SessInfo {
@@ -82,6 +87,11 @@ impl AdminMessage for SessInfo {
 
 impl AdminMessage for Open {
     type Response = OpenResponse;
+
+    /// Returns the device's name: the server is to open it as the last one wants it.
+    fn subject(&self) -> &[u8] {
+        &self.dev_name
+    }
 }
 
 impl AdminMessage for Close {

@@ -89,9 +89,21 @@ impl Transfer for KBox<Message> {
         self.done(Err(errno::ECONNABORTED));
     }
 
+    /// A sender that has given up has been told so, and may have asked for something else since.
     fn is_valid(&self, _message: &[u8]) -> bool {
-        true
+        !self.answer.is_given_up()
     }
+}
+
+/// A message to be sent, and how it is answered.
+pub struct UserMessage<'a> {
+    /// [`Direction::Read`] if the answer has data.
+    pub direction: Direction,
+    /// The bytes for the server.
+    pub bytes: &'a [u8],
+    /// The thing of the server that it is about, as bytes that messages about others do not have:
+    /// it is sent when those about the same have ended whose senders have given up.
+    pub subject: &'a [u8],
 }
 
 /// Carries messages to the server and answers back.
@@ -115,10 +127,10 @@ pub trait AdminChannel {
         transfer: AnyTransfer,
     ) -> Result<(), Rejected<AnyTransfer>>;
 
-    /// Waits until no message of these bytes is under way whose sender has given up.
+    /// Waits until no message about `subject` is under way whose sender has given up.
     #[doc(hidden)]
-    fn wait_for_same(&self, message: &[u8], timeout_ms: u32) -> Result {
-        self.session().given_up.wait_for(message, timeout_ms)
+    fn wait_for_same(&self, subject: &[u8], timeout_ms: u32) -> Result {
+        self.session().given_up.wait_for(subject, timeout_ms)
     }
 
     /// Sends a message and waits for its answer, at most `timeout_ms` each; sleeps, and can be
@@ -134,7 +146,7 @@ pub trait AdminChannel {
     fn send_message(
         &self,
         waits: AnswerWaits,
-        (direction, message): (Direction, &[u8]),
+        message: &UserMessage<'_>,
         reply: &mut [u8],
         timeout_ms: u32,
     ) -> Result<usize, NotAnswered> {
@@ -146,10 +158,10 @@ pub trait AdminChannel {
             // CAST: at most `of_ms`.
             until_ms.saturating_sub(session.now_ms()) as u32
         };
-        if reply.len() > REPLY_MAX || (direction == Direction::Write && !reply.is_empty()) {
+        if reply.len() > REPLY_MAX || (message.direction == Direction::Write && !reply.is_empty()) {
             return Err(EINVAL.into());
         }
-        self.wait_for_same(message, timeout_ms)?;
+        self.wait_for_same(message.subject, timeout_ms)?;
         let answer = Answer::new()?;
         let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
         let mut table = SgTable::new(1)?;
@@ -166,12 +178,12 @@ pub trait AdminChannel {
             },
             GFP_KERNEL,
         )?;
-        send_with_retries(self, under_way, direction, message, left_ms(timeout_ms))?;
+        send_with_retries(self, under_way, message, left_ms(timeout_ms))?;
         // Not less because it was sent late: the server may go by what the message says of it.
         let answered = answer.wait(timeout_ms.min(left_ms(self.timeout_max_ms())));
         let answered = answered.and_then(|()| pages.copy_out(0, reply));
         answered.map_err(|error| {
-            session.given_up.add(message, &answer);
+            session.given_up.add(message.subject, &answer);
             NotAnswered::after_send(error, answer)
         })?;
         Ok(reply.len())
@@ -182,14 +194,13 @@ pub trait AdminChannel {
 fn send_with_retries<M: AdminChannel + ?Sized>(
     admin: &M,
     under_way: KBox<Message>,
-    direction: Direction,
-    message: &[u8],
+    message: &UserMessage<'_>,
     timeout_ms: u32,
 ) -> Result {
     let id = under_way.permit.id();
     let mut transfer = AnyTransfer::new(under_way);
     for _ in 0..timeout_ms {
-        match admin.send_admin(direction, id, message, transfer) {
+        match admin.send_admin(message.direction, id, message.bytes, transfer) {
             Err(back) if back.error == EBUSY => transfer = back.transfer,
             done => return done.map_err(|back| back.error),
         }
@@ -232,7 +243,7 @@ impl AdminChannel for OnePath<'_> {
     }
 
     /// A message that is under way on another path may be answered by another server.
-    fn wait_for_same(&self, _message: &[u8], _timeout_ms: u32) -> Result {
+    fn wait_for_same(&self, _subject: &[u8], _timeout_ms: u32) -> Result {
         Ok(())
     }
 

@@ -29,6 +29,9 @@ pub(super) struct Answer {
     arrived: Completion,
     #[pin]
     result: IrqLock<Option<Result>>,
+    /// Whether the sender waits no more.
+    #[pin]
+    is_given_up: IrqLock<bool>,
 }
 
 impl Answer {
@@ -38,6 +41,7 @@ impl Answer {
             pin_init!(Self {
                 arrived <- Completion::new(),
                 result <- new_irq_lock!(None),
+                is_given_up <- new_irq_lock!(false),
             }),
             GFP_KERNEL,
         )
@@ -58,6 +62,11 @@ impl Answer {
         self.arrived.wait_killable_timeout_ms(timeout_ms)?;
         let result = *self.result.lock();
         result.unwrap_or(Err(EIO))
+    }
+
+    /// Returns whether the sender waits no more. Any context.
+    pub(super) fn is_given_up(&self) -> bool {
+        *self.is_given_up.lock()
     }
 
     fn has_ended(&self) -> bool {
@@ -153,14 +162,16 @@ impl GivenUp {
         }))
     }
 
-    /// Adds a message whose sender gives up, unless it has ended. Without memory for that it is
-    /// sent again beside the first, and takes one more id. Sleeps.
-    pub(super) fn add(&self, message: &[u8], answer: &Arc<Answer>) {
+    /// Adds a message about `subject` whose sender gives up, unless it has ended. It is not sent
+    /// again when its path is lost. Without memory the next one about that does not wait for it.
+    /// Sleeps.
+    pub(super) fn add(&self, subject: &[u8], answer: &Arc<Answer>) {
+        *answer.is_given_up.lock() = true;
         let mut bytes = KVec::new();
         if answer.has_ended() {
             return;
         }
-        if bytes.extend_from_slice(message, GFP_KERNEL).is_err() {
+        if bytes.extend_from_slice(subject, GFP_KERNEL).is_err() {
             return;
         }
         let mut list = self.list.lock();
@@ -172,14 +183,15 @@ impl GivenUp {
         drop((ended, full));
     }
 
-    /// Waits until none of these bytes is under way, at most `timeout_ms`: the server would answer
-    /// it after the first only, and the client has few ids. Sleeps, and can be killed.
+    /// Waits until none about `subject` is under way, at most `timeout_ms`: on another path the
+    /// server may carry the new one out before it, and the client has few ids. Sleeps, and can be
+    /// killed.
     ///
     /// # Errors
     ///
     /// `ETIMEDOUT` or `ERESTARTSYS`.
-    pub(super) fn wait_for(&self, message: &[u8], timeout_ms: u32) -> Result {
-        let same = self.find(message);
+    pub(super) fn wait_for(&self, subject: &[u8], timeout_ms: u32) -> Result {
+        let same = self.find(subject);
         match same {
             // What the server says counts for the sender that has given up.
             Some(answer) => answer.arrived.wait_killable_timeout_ms(timeout_ms),
@@ -187,10 +199,10 @@ impl GivenUp {
         }
     }
 
-    fn find(&self, message: &[u8]) -> Option<Arc<Answer>> {
+    fn find(&self, subject: &[u8]) -> Option<Arc<Answer>> {
         let list = self.list.lock();
         let mut under_way = list.iter().filter(|(_, answer)| !answer.has_ended());
-        let same = under_way.find(|(bytes, _)| **bytes == *message);
+        let same = under_way.find(|(bytes, _)| **bytes == *subject);
         same.map(|(_, answer)| answer.clone())
     }
 }

@@ -2,8 +2,8 @@
 """Runs in the guest: `python3 fencing_server.py NAME SECONDS` is a server of several paths that knows the fence
 message.
 
-When it finds ARMED, it loses the path of the next IO request, which it does not answer, and answers the client's
-question about that path in its own way.
+When it finds ARMED, it loses the path of the next IO request, which it does not answer, or of the OPEN that it has
+kept, and answers the client's question about that path in its own way.
 """
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ class FencingServer(Server):
     """One session of any number of paths; `answer` is called with each fence message."""
 
     def __init__(self, peer: ScriptedPeer, answer: Callable[[FencingServer, Endpoint, int], None], holds: bool) -> None:
-        super().__init__(peer, Lies())
+        # So many chunks that a second message may wait beside one that is kept.
+        super().__init__(peer, Lies(depth=8), 65536)
         self.answer, self.holds, self.invalidates = answer, holds, answer is not left
         self.lives: list[Path] = []
         self.by_uuid: dict[bytes, Path] = {}
         self.path = Path(0)                         # the one that is being served
         self.settled: set[int] = set()
+        self.kept_path: Path | None = None          # of the OPEN that is not answered
         self.asked_key = 0                          # to invalidate with the next answer
         self.later_answers: list[tuple[float, Endpoint, int]] = []
         self.held: list[tuple[float, Path, Endpoint, int]] = []     # requests that are looked at later
@@ -94,6 +96,16 @@ class FencingServer(Server):
             return
         super()._request(end, imm)
 
+    def _keeps_open(self, user: bytes) -> bool:
+        """The second OPEN is kept, if the test wants that."""
+        name = user[6:].partition(b"\0")[0].decode()
+        self.lies.open = {"device": int(name[-1])}
+        self.say(f"open {name} {user[4]}")
+        if self.opened != 1 or self.kept_path or self.answer is not opens:
+            return False
+        self.kept_path = self.path
+        return True
+
     def _bring(self, end: Endpoint, chunk: int, offset: int, user: bytes) -> None:
         super()._bring(end, chunk, offset, user)
         flags, _count, _address, key = struct.unpack("<HHQI", self.ends[-1].get(chunk * self.chunk + offset + 4, 16))
@@ -128,7 +140,11 @@ class FencingServer(Server):
     def _catch_up(self) -> None:
         now = time.monotonic()
         if os.path.exists(ARMED):
-            self.lies.at_io = _lose
+            if self.kept_path:
+                self.path = self.kept_path
+                self.lose()
+            else:
+                self.lies.at_io = _lose
             os.remove(ARMED)
         due = [answer for answer in self.later_answers if now > answer[0] or os.path.exists(GO)]
         self.later_answers = [answer for answer in self.later_answers if answer not in due]
@@ -177,11 +193,19 @@ def left(server: FencingServer, end: Endpoint, number: int) -> None:
     server.fenced(end, number)
 
 
+def opens(server: FencingServer, end: Endpoint, number: int) -> None:
+    """At once. It keeps the second OPEN that it gets."""
+    server.fenced(end, number)
+
+
 ANSWERS = {answer.__name__: answer for answer in (late, never, another, twice, validated, left)}
 
 if __name__ == "__main__":
     name = sys.argv[1]
     with ScriptedPeer() as peer:
-        server = FencingServer(peer, ANSWERS[name], ANSWERS[name] is validated)
+        answer = opens if name == opens.__name__ else ANSWERS[name]
+        server = FencingServer(peer, answer, answer is validated)
+        if answer is opens:
+            server.lies.echoes, server.lies.session = True, {"boot": 1}
         open(READY, "w", encoding="ascii").close()
         server.run(float(sys.argv[2]))

@@ -109,8 +109,7 @@ class Server:
             self.reply = struct.unpack_from("<QII", head, 8)
             self.sector = struct.unpack_from("<Q", user, 8)[0]
             self.is_asked = bool(struct.unpack_from("<H", head, 4)[0] & m.NEED_INVAL)
-        if block_kind == m.OPEN and self.opened and self.lies.opens_one:
-            self._tell("open")
+        if block_kind == m.OPEN and self._keeps_open(user):
             return
         if block_kind == m.IO and self.lies.at_io:
             deed, self.lies.at_io = self.lies.at_io, None
@@ -124,6 +123,13 @@ class Server:
         if kind == m.READ:
             self._bring(end, chunk, offset, user)
         self.respond(end, chunk)
+
+    def _keeps_open(self, _user: bytes) -> bool:
+        """Says whether an OPEN is not answered."""
+        keeps = bool(self.opened and self.lies.opens_one)
+        if keeps:
+            self._tell("open")
+        return keeps
 
     def _tell(self, line: str) -> None:
         if self.lies.tells:

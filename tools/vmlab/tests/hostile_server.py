@@ -232,3 +232,30 @@ def test_fence_message_answered(lab: Lab, name: str, title: str) -> None:
        f"paths that were closed: {told}")
     if name == "validated":
         eq(len([line for line in story if line.startswith("connect")]), 4, f"each path connects twice: {story}")
+
+
+@needs(machines=1, timeout=180)
+def test_an_open_whose_writer_was_killed_is_not_sent_again(lab: Lab) -> None:
+    """The server keeps an OPEN, its writer is killed, and the path is lost. An OPEN of the same disk for writing waits
+    for the first one's end, which is that of its path: a copy on the other path would close the disk in use."""
+    _two_paths_to(lab, "opens")
+    vm = lab.client
+    control = "/sys/class/rnbd-client/ctl/map_device"
+    line = MAP.format(address=lab.server_address).replace("ram0", "ram1")
+    vm.try_run(f"timeout -s KILL 2 sh -c \"echo '{line} access_mode=ro' > {control}\"", 20)
+    until(lambda: len(_opens(vm)) == 2, 10, "the server has kept an OPEN")
+    writer = vm.start_job(f"echo '{line}' > {control}", 80)
+    vm.run("sleep 3")
+    eq(len(_opens(vm)), 2, "OPENs beside the one that is under way")
+    _arm(vm)
+    eq(writer.wait(70).code, 0, "map_device")
+    until(lambda: paths.states(lab, "hostile") == ["connected", "connected"], 30, "both paths are up")
+    # After these the client asks whether the path that is back leads to the same server.
+    told = _opens(vm)
+    eq(told[:3], ["open ram0 1", "open ram1 0", "open ram1 1"], "OPENs that the server has got, and their modes")
+    ok("open ram1 0" not in told[2:], f"an OPEN was sent again: {told}")
+    eq(vm.try_run(READ.format(block=8).replace("rnbd0", "rnbd1"), 80).code, 0, "a read")
+
+
+def _opens(vm: Machine) -> list[str]:
+    return [line for line in _story(vm) if line.startswith("open")]
