@@ -10,6 +10,7 @@ import secrets
 import shlex
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import mutants
 import native
 import objects
 import rules
+import units
 
 from kdir import cargo, checkouts, config
 from vmlab import telling
@@ -58,7 +60,7 @@ DEBUG_TESTS = ("faults.*", "lifecycle.*", "hostile.*", "io.*")
 # Programs of tools/ are packages, or folders of scripts that import each other; mypy is told where each looks.
 MYPY = {"tools": ("tools:tools/test:tools/vmlab/peer",
                   "-p vmlab -p kdir -p pytools -m stages -m hold -m schedule -m waiting -m mutants -m native "
-                  "-m objects -m examples -m rules".split()),
+                  "-m objects -m examples -m rules -m units".split()),
         "bench": ("tools:tools/bench", ["tools/bench"]),
         "coverage": ("tools:tools/coverage", ["tools/coverage"]), "tidy": ("tools/tidy", ["tools/tidy"])}
 # Scripts of the tree that say that they are shell by their first line only are found by it.
@@ -200,22 +202,16 @@ def _tidy(out: Output) -> Counts:
 
 def _python_units(out: Output) -> Counts:
     """Unit tests of the tools themselves."""
-    total = Counts()
-    for folder in sorted(REPOSITORY.glob("tools/*/unit")):
-        status, lines = out.stream([*PYTHON, "-m", "unittest", "discover", "-s", str(folder), "-p", "*.py",
-                                    "-t", str(folder.parent.parent)])
-        total += _unittest_counts(status, lines)
-    return total
+    return sum((_units(out, folder) for folder in sorted(REPOSITORY.glob("tools/*/unit"))), Counts())
 
 
-def _unittest_counts(status: int, lines: list[str]) -> Counts:
-    """Reads the last lines of unittest; what it counts as run includes what was skipped."""
-    ran = next((int(m[1]) for line in lines if (m := re.match(r"Ran (\d+) test", line))), 0)
-    numbers = {word: int(n) for line in lines[-1:] for word, n in re.findall(r"(failures|errors|skipped)=(\d+)", line)}
-    bad, skipped = numbers.get("failures", 0) + numbers.get("errors", 0), numbers.get("skipped", 0)
-    if (status and not bad) or not ran:
-        bad = max(bad, 1)
-    return Counts(max(ran - bad - skipped, 0), bad, skipped)
+def _units(out: Output, folder: pathlib.Path) -> Counts:
+    """The unit tests of one folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        counts = Counts(*units.counts(*out.stream(units.command(PYTHON, folder), {"TMPDIR": scratch})))
+        for name in (left := sorted(os.listdir(scratch))):
+            out.say(f"# left behind: {name}")
+    return counts + out.one(f"units.{folder.parent.name}-leave-nothing-behind", len(left))
 
 
 def _python_lint(out: Output) -> Counts:

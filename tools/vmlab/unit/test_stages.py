@@ -24,11 +24,21 @@ sys.path.insert(0, str(REPOSITORY / "tools/test"))
 import hold
 import schedule
 import stages
+import units
 import waiting
 
 CI = REPOSITORY / ".ci/run"
 # Takes the place of make: `make TIER` runs what the test has written for the tier.
 MAKE = "#!/bin/sh\nfor tier; do :; done\nexec sh \"$RUNS/$tier\"\n"
+# A unit test that passes, and leaves a folder.
+LEAVES = """import tempfile
+import unittest
+
+
+class LeavesTest(unittest.TestCase):
+    def test_one(self):
+        tempfile.mkdtemp()
+"""
 COUNTED = "echo '{}' > \"$FERROFABRIC_COUNTS\"\n"
 
 
@@ -215,12 +225,24 @@ class CountsTest(unittest.TestCase):
         for status, last, expected in ((0, "OK", (7, 0, 0)), (0, "OK (skipped=2)", (5, 0, 2)),
                                        (1, "FAILED (failures=1, errors=1, skipped=2)", (3, 2, 2)),
                                        (1, "OK", (6, 1, 0))):
-            counts = stages._unittest_counts(status, ["Ran 7 tests in 0.1s", "", last])
-            self.assertEqual((counts.passed, counts.failed, counts.skipped), expected, last)
+            self.assertEqual(units.counts(status, ["Ran 7 tests in 0.1s", "", last]), expected, last)
 
     def test_no_test_at_all_is_a_failure(self) -> None:
         """Also if the program says that all is well."""
-        self.assertEqual(stages._unittest_counts(0, []).failed, 1)
+        self.assertEqual(units.counts(0, []), (0, 1, 0))
+
+    def test_unit_tests_that_leave_a_file_have_failed(self) -> None:
+        """Though each of them has passed."""
+        for leaves, failed in ((False, 0), (True, 1)):
+            with tempfile.TemporaryDirectory() as top:
+                folder = Path(top) / "tool/unit"
+                folder.mkdir(parents=True)
+                (folder / "__init__.py").touch()
+                (folder.parent / "__init__.py").touch()
+                text = LEAVES if leaves else LEAVES.replace("mkdtemp", "gettempdir")
+                (folder / "of_tool.py").write_text(text, encoding="ascii")
+                counts = stages._units(stages.Output(at_once=False), folder)
+                self.assertEqual((counts.passed, counts.failed), (2 - failed, failed), leaves)
 
     def test_second_attempts_are_added_up(self) -> None:
         """Attempts of each stage that had some count."""

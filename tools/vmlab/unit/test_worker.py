@@ -2,10 +2,13 @@
 """A worker process with tests of its own: verdicts, and the search for the test that leaks."""
 from __future__ import annotations
 
+import os
 import queue
+import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from vmlab.runner import Heard, Worker
 from vmlab.verdict import AGAIN, CHANCE, EMULATION, LATER, TIME
@@ -25,10 +28,13 @@ class Workers(unittest.TestCase):
         self.start()
 
     def start(self, **more: object) -> None:
-        """Starts the worker, with more options."""
+        """Starts the worker, with more options. What its labs leave, also logs that are kept, goes with the test."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
         options = {"modules": "ours", "accel": None, "append": "", "verbose": False, "keep": False, "long": False,
                    "tests": str(FOLDER / self.tests), **more}
-        self.worker = Worker(0, options, self.heard)
+        with mock.patch.dict(os.environ, TMPDIR=folder.name):
+            self.worker = Worker(0, options, self.heard)
         self.addCleanup(self.worker.close)
         self.plan = self.heard.get(timeout=SECONDS)[1]
 
