@@ -46,6 +46,8 @@ TIERS = {TEST: "core", ALL: "all", REST: "rest"}
 SEEDS = {CHECK: 5_000, TEST: 8_000, ALL: 8_000, LONG: 400_000}
 # Beside these, seeds that are new in each run: none where a rare find would stop other work.
 FRESH = {CHECK: 0, TEST: 0, ALL: 0, LONG: 100_000}
+# Lives of arrays with members that fail, of each kind (tools/ec): 3.5 seconds of one core each.
+ARRAYS = {CHECK: "0..16", TEST: "0..16", REST: "16..40", ALL: "0..40", LONG: "0..40"}
 REPEATS = {LONG: 3}
 # Inputs of each property in the long run, 256 in others.
 CASES = 300_000
@@ -227,10 +229,18 @@ def _python_lint(out: Output) -> Counts:
     return total + out.one("lint.shellcheck", out.stream([*PYTOOLS, "shellcheck", *scripts])[0])
 
 
-def _cargo_tests(out: Output) -> Counts:
+def _cargo_tests(tier: str) -> Callable[[Output], Counts]:
     """The pure protocol code on the host: golden vectors, exhaustive, property and fuzz tests; and that the simulation
     finds what it is for. Always the same inputs: whoever runs this judges a change, and not luck (`_properties`)."""
-    return _cargo(out, [], seeds(1))
+    return lambda out: _cargo(out, [], seeds(1) | {"SEEDS": ARRAYS[tier]})
+
+
+def _arrays(out: Output) -> Counts:
+    """The lives of arrays that `make test` leaves out: of the same tests, which have been counted there."""
+    command = [*cargo.command(), "test", "--locked", "--quiet", "--manifest-path", "tools/Cargo.toml"]
+    status, _ = out.stream([*command, "--package", "ferrofabric-ec", "--test", "simulation"],
+                           cargo.environment() | {"SEEDS": ARRAYS[REST]})
+    return out.one(f"simulation.lives-{ARRAYS[REST]}-of-arrays", status)
 
 
 def _properties(out: Output) -> Counts:
@@ -456,7 +466,7 @@ def _host(tier: str) -> list[Stage]:
     # Counts of events, which what runs beside it does not change.
     speed = [Stage("speed", _speed, (BUILD, GUESTS))] if tier != CHECK else []
     return [*build, Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
-            Stage("lint of the tools", _python_lint), *guests, Stage("protocol code on the host", _cargo_tests),
+            Stage("lint of the tools", _python_lint), *guests, Stage("protocol code on the host", _cargo_tests(tier)),
             *speed, Stage("lint of the modules", _kernel_lint, (BUILD,)), Stage("simulation", _simulation(tier)),
             Stage("lint of the host's Rust", _host_lint), *built, *more, *lives]
 
@@ -471,7 +481,7 @@ def plan(tier: str, patterns: list[str], host_only: bool = False) -> Plan:
     if patterns:
         return Plan((Stage(BUILD, _build), Stage(MACHINES, _machines(*patterns), (BUILD,), beside=True)))
     if tier == REST:
-        return Plan((Stage(BUILD, _build), Stage(GUESTS, _guests(tier)), *_more(),
+        return Plan((Stage(BUILD, _build), Stage(GUESTS, _guests(tier)), *_more(), Stage("lives of arrays", _arrays),
                      Stage(MACHINES, _machines("--tier", tier), ready, beside=True)))
     host = _host(tier)
     if tier == CHECK or host_only:

@@ -111,6 +111,13 @@ class ScheduleTest(unittest.TestCase):
             self.assertEqual((stages.MACHINES in names, len(names)), (machines, len(set(names))), tier)
 
 
+    def test_what_make_test_leaves_out_of_the_lives_of_arrays_the_rest_has(self) -> None:
+        """All of them are in one of the two parts of CI."""
+        (first, middle), (begin, last) = (stages.ARRAYS[tier].split("..") for tier in (stages.TEST, stages.REST))
+        self.assertEqual((middle, f"{first}..{last}"), (begin, stages.ARRAYS[stages.ALL]))
+        self.assertIn(stages._arrays, [stage.work for stage in stages.plan(stages.REST, []).stages])
+
+
 class SumTest(unittest.TestCase):
     """One closing line for the two parts of CI."""
 
