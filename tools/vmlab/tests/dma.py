@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -55,8 +55,8 @@ def _same_at_both_ends(vm: Lab, disk: rnbd.Disk) -> None:
     eq(disk.checksum(), there, "what the disk holds, at both ends")
 
 
-def _carries(invalidate: str) -> Callable[[Lab], None]:
-    @needs(machines=1, own_modules=True, append=BOUNCES)
+def _carries(invalidate: str, of_tier: str) -> Callable[[Lab], None]:
+    @needs(machines=1, own_modules=True, append=BOUNCES, tier=of_tier)
     def test(vm: Lab) -> None:
         """Each sector is as it was last written, for the application, for a reader, and on the server's disk."""
         _plug_in(vm)
@@ -71,11 +71,12 @@ def _carries(invalidate: str) -> Callable[[Lab], None]:
     return test
 
 
-for _invalidate, _name in (("Y", "invalidated"), ("N", "kept")):
-    globals()[f"test_a_disk_holds_what_was_written_keys_{_name}"] = _carries(_invalidate)
+for _invalidate, _name, _tier in (("Y", "invalidated", tier.CORE), ("N", "kept", tier.ALL)):
+    globals()[f"test_a_disk_holds_what_was_written_keys_{_name}"] = _carries(_invalidate, _tier)
 
 
-@needs(machines=1, own_modules=True, append=BOUNCES)
+# Rdma.every_part_passes_its_selftest runs in each run; a disk over bounce buffers as well.
+@needs(machines=1, own_modules=True, append=BOUNCES, tier=tier.ALL)
 def test_the_selftest_of_rdma_passes(vm: Lab) -> None:
     """Messages, regions and mapped lists of the abstraction itself."""
     _plug_in(vm)

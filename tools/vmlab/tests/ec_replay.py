@@ -22,7 +22,7 @@ PROGRAM = Path(__file__).resolve().parents[1] / "guest/ec_replay.py"
 IN_GUEST = "/run/ec_replay.py"
 # The log has to have room on a disk of this size, of which as much takes memory as is written.
 RAM_DISK_MIB, RAM_DISKS = 192, 5
-POINTS = tier.of(100, 200)
+POINTS = tier.of(64, 200)
 # Steps of the load, and a member that fails in the middle of them and comes back. The array is stopped after each
 # session, and assembled before the next: that is in the log too.
 SESSIONS = [(30, None), (30, 1), *[(10, None)] * 6, (30, 2), *[(10, None)] * 5]
@@ -59,7 +59,7 @@ def replayed(lab: Lab, options: dict[str, Any]) -> None:
 
 @needs(machines=1, own_modules=True, timeout=900)
 def test_what_is_flushed_is_there_wherever_the_log_is_cut(vm: Lab) -> None:
-    """ext4 at 100 points (200 in long runs): with all members, and at every other one without one (there each)."""
+    """ext4 at 64 points (200 in long runs): with all members, and at every other one without one (there each)."""
     replayed(vm, EXT4 | {"fill": [2, 6], "each": tier.is_long()})
 
 

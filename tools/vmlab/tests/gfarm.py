@@ -98,7 +98,8 @@ def test_files_of_each_size_have_their_bytes(vm: Lab) -> None:
         ge(int(gfarm.run(f"stat -f -c %b {mount.at}")), 1, "blocks of a file system that uses less than nothing")
 
 
-@needs(machines=1, timeout=tier.of(240, 900))
+# Files_of_each_size_have_their_bytes has files of each kind in each run.
+@needs(machines=1, timeout=tier.of(240, 900), tier=tier.ALL)
 def test_a_large_file_is_the_same_as_by_gfexport(vm: Lab) -> None:
     """64 MiB (1 GiB in make test-long), with some bytes in each 16 MiB and zeroes between."""
     gfarm = gfarm_mount.start(vm)
@@ -112,7 +113,8 @@ def test_a_large_file_is_the_same_as_by_gfexport(vm: Lab) -> None:
     gfarm.run("gfrm /islands")
 
 
-@needs(machines=1, timeout=240)
+# Vfs.every_way_to_read_gives_the_bytes shows it in each run, of the same file system over another one.
+@needs(machines=1, timeout=240, tier=tier.ALL)
 def test_every_way_to_read_gives_the_bytes(vm: Lab) -> None:
     """read, pread, mmap, sendfile, splice and O_DIRECT; several values of readahead=; ra_async=0."""
     gfarm = gfarm_mount.start(vm)
@@ -211,7 +213,8 @@ def test_the_beginning_of_an_answer_is_acknowledged_at_once(vm: Lab) -> None:
     gfarm.run("gfrm /answers")
 
 
-@needs(machines=1, timeout=240)
+# Vfs.nothing_is_written shows it in each run.
+@needs(machines=1, timeout=240, tier=tier.ALL)
 def test_nothing_is_written(vm: Lab) -> None:
     """Each change is refused with EROFS, before and after a remount that asks for it."""
     gfarm = gfarm_mount.start(vm)

@@ -9,7 +9,7 @@ import json
 import shlex
 from typing import Any
 
-from vmlab import gfarm_mount, gfarm_node
+from vmlab import gfarm_mount, gfarm_node, tier
 from vmlab.checks import eq, ge, in_time, ok
 from vmlab.gfarm import FOLDER
 from vmlab.gfarm_node import KEY
@@ -25,7 +25,9 @@ SCRIPTS = ("gfarm_cache_wire.py", "gfarm_cache_liar.py", "gfarm_cache_lossy.py")
 SIZE = (1 << 20) + 9000
 
 
-@needs(machines=1, timeout=300)
+# Each loss in turn is in the simulation of the cache (tools/sim-cache) in each run; what a reader does then, in
+# gfarm_cache_hostile.*.
+@needs(machines=1, timeout=300, tier=tier.ALL)
 def test_each_fragment_of_a_read_is_lost_in_turn(vm: Lab) -> None:
     """Each is lost, comes twice, last, never; reversed; half; none: bytes are right, only its page from the gfsd."""
     servers = gfarm_mount.start(vm)

@@ -67,7 +67,8 @@ print(json.dumps([count, wrong]))
 """
 
 
-@needs(machines=1, timeout=TIMEOUT_SECONDS + 60)
+# All at once, by chance; in each run old_bytes_do_not_come_after_new_ones and gfarm_cache.a_file_that_was_replaced_*.
+@needs(machines=1, timeout=TIMEOUT_SECONDS + 60, tier=tier.ALL)
 def test_files_change_while_nodes_read_them_from_each_other(vm: Lab) -> None:
     """Files are replaced, removed, cut, extended, changed in place: an open sees what was closed, and one version."""
     servers, chance = gfarm_mount.start(vm), seed.fresh().randrange(1 << 30)
@@ -140,7 +141,8 @@ def again(vm: Lab, end: str, wanted: dict[str, str]) -> Job:
     return vm.server.start_job(f"exec python3 -I -S /run/again.py {end} {pairs}", 240)
 
 
-@needs(machines=1, timeout=400)
+# All at once; in each run gfarm_cache.a_reader_whose_holder_has_gone_* and a_mount_with_a_key_*.
+@needs(machines=1, timeout=400, tier=tier.ALL)
 def test_nodes_come_and_go_while_others_read(vm: Lab) -> None:
     """Nodes are mounted, read, and unmounted, one goes while it reads: files are right; the module goes behind."""
     servers, end = gfarm_mount.start(vm), "/run/again.end"

@@ -99,7 +99,8 @@ FULL_SECONDS = 32
 KILLED_SECONDS = 1.0
 
 
-@needs(machines=1, timeout=240)
+# Another_replica_answers_for_a_gfsd_that_is_frozen shows in each run that the next one is asked.
+@needs(machines=1, timeout=240, tier=tier.ALL)
 def test_another_replica_answers_for_a_gfsd_that_is_killed(vm: Lab) -> None:
     """A gfsd dies in the middle of a file, twice: each of the two has its turn."""
     gfarm = gfarm_mount.start(vm)

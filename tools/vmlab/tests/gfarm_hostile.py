@@ -8,7 +8,7 @@ What the lies are, and what must come of each, stands in peer/gfarm_fake_lies.py
 """
 from __future__ import annotations
 
-from vmlab import gfarm_fake, seed
+from vmlab import gfarm_fake, seed, tier
 from vmlab.checks import ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -40,7 +40,8 @@ def test_a_gfmd_that_lies_about_open_files(vm: Lab) -> None:
     check(vm, "opening", 20)
 
 
-@needs(machines=1, timeout=240, waits=True)
+# a_gfmd_that_lies_about_open_files has thousands of gfsds in each run.
+@needs(machines=1, timeout=240, waits=True, tier=tier.ALL)
 def test_answers_that_are_long(vm: Lab) -> None:
     """Thousands of gfsds: strangers do not take the places of those that have addresses, and open files no memory."""
     check(vm, "long", 2)
@@ -70,13 +71,16 @@ def test_a_login_that_goes_wrong(vm: Lab) -> None:
     check(vm, "logins", 30)
 
 
-@needs(machines=1, timeout=240, waits=True)
+# The decoders of proto are given all kinds of bytes on the host in each run; what a reader is told then,
+# gfsds_that_lie_about_bytes shows.
+@needs(machines=1, timeout=240, waits=True, tier=tier.ALL)
 def test_answers_that_end_early(vm: Lab) -> None:
     """Answers end at boundaries of fields and between them, in every kind of answer."""
     check(vm, "boundaries", 60)
 
 
-@needs(machines=1, timeout=240, waits=True)
+# The decoders of proto are fuzzed on the host in each run.
+@needs(machines=1, timeout=240, waits=True, tier=tier.ALL)
 def test_answers_that_are_changed_at_random(vm: Lab) -> None:
     """Bytes that are others, missing, or too many, anywhere: nothing hangs, and the mount works afterwards."""
     check(vm, "random", 40, seed.fresh().getrandbits(32))

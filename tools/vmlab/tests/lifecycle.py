@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -63,7 +63,8 @@ def test_forced_unmap_under_load_ends_the_load(pair: Lab) -> None:
     until(lambda: not disk.present, 20, "the disk is gone")
 
 
-@needs(timeout=180)
+# Paths.modules_unload_in_every_state shows it in each run.
+@needs(timeout=180, tier=tier.ALL)
 def test_unloading_the_client_with_io_in_flight(pair: Lab) -> None:
     """An open disk keeps the module; after its last close, the unload removes the disk."""
     rnbd.start(pair)
@@ -81,7 +82,8 @@ def test_unloading_the_client_with_io_in_flight(pair: Lab) -> None:
     ok(not disk.present, "the disk stayed")
 
 
-@needs(timeout=180)
+# Paths_server.unloading_in_every_state shows it in each run.
+@needs(timeout=180, tier=tier.ALL)
 def test_unloading_the_server_with_io_in_flight(pair: Lab) -> None:
     """The server may be unloaded at any time: the client's IO ends with errors after its time limit."""
     rnbd.start(pair)
@@ -136,7 +138,8 @@ def test_a_new_server_is_found_after_the_old_one_died(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs()
+# Administration.* has several disks of a session in each run.
+@needs(tier=tier.ALL)
 def test_several_disks_in_one_session(pair: Lab) -> None:
     """Three disks share a session and its queue; each has its own data; they are unmapped one by one."""
     rnbd.start(pair, mib=8, count=3)
@@ -156,7 +159,8 @@ def test_several_disks_in_one_session(pair: Lab) -> None:
     until(lambda: not pair.client.exists(f"{rnbd.SESSIONS}/s1"), 10, "the session is gone")
 
 
-@needs()
+# Administration.* and paths_server.* have several sessions in each run.
+@needs(tier=tier.ALL)
 def test_several_sessions(pair: Lab) -> None:
     """Sessions are independent: one is unmapped, the other continues."""
     rnbd.start(pair, mib=8, count=2)
@@ -230,7 +234,8 @@ def test_disconnect_and_reconnect_by_hand(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(timeout=180)
+# On_the_wire.d4_polled_io_uses_the_poll_connections shows it in each run.
+@needs(timeout=180, tier=tier.ALL)
 def test_poll_queues_carry_polled_io(pair: Lab) -> None:
     """nr_poll_queues makes queues that io_uring can poll, with verified data."""
     rnbd.start(pair)

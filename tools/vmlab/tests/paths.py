@@ -28,7 +28,8 @@ def dm_disk(lab: Lab, mib: int = 32, target: str = "linear /dev/ram0 0", count: 
     lab.defer(remove)
 
 
-@needs(wires=2)
+# Under load; routes.paths_come_and_go_between_requests and no_packet_of_a_removed_path_* show it in each run.
+@needs(wires=2, tier=tier.ALL)
 def test_a_path_is_added_and_removed_under_load(pair: Lab) -> None:
     """add_path, disconnect, reconnect and remove_path under load; the last number of paths is what it was."""
     rnbd.start(pair)
@@ -228,7 +229,8 @@ def test_d17_a_path_that_was_never_measured_does_not_win(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1)
+# Under load; sysfs.statistics_count_and_reset shows it in each run.
+@needs(wires=1, tier=tier.ALL)
 def test_d19_statistics_are_reset_under_load(pair: Lab) -> None:
     """D19: reset_all while IO is in flight: the number in flight is no statistic, and never negative."""
     rnbd.start(pair)
@@ -266,7 +268,8 @@ def test_d25_a_lost_path_is_a_line_not_a_storm(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=2, timeout=240)
+# The_only_rdma_device_goes_and_comes_back shows it in each run.
+@needs(wires=2, timeout=240, tier=tier.ALL)
 def test_the_rdma_device_goes_and_comes_back_under_load(pair: Lab) -> None:
     """`rdma link delete` on the client and then on the server, under IO over both wires: no error, and both return."""
     with paths.two_paths(pair) as disk:

@@ -32,6 +32,8 @@ ALSO_WITH_N = ("d26_a_write_sent_again_waits_for_the_old_one", "all_that_was_in_
 # Of them, what repeats in each run what the host's tests show: the pure rules do not know whether keys are invalidated.
 REPEATED = ("d26_a_write_sent_again_waits_for_the_old_one_with_n",
             "a_newer_attempt_takes_the_place_of_a_live_path_with_n")
+# What another case shows in each run: the same with new keys.
+ALSO_IN_ALL = ("all_that_was_in_flight_is_sent_again_with_n",)
 WAITING = ("a_path_that_is_never_finished",)
 LEAVING_LOG = r"path closed|rejected"
 
@@ -76,7 +78,9 @@ def _cases() -> Iterator[tuple[str, str, str, str]]:
 
 def _table(waits: bool) -> list[Any]:
     """The cases of one of two tests, those with the same parameters together."""
-    return [pytest.param(*case, id=test, marks=pytest.mark.tier(tier.LONG if test in REPEATED else tier.CORE))
+    def of(test: str) -> str:
+        return tier.LONG if test in REPEATED else tier.ALL if test in ALSO_IN_ALL else tier.CORE
+    return [pytest.param(*case, id=test, marks=pytest.mark.tier(of(test)))
             for test, *case in sorted(_cases(), key=lambda case: case[2])
             if (test in WAITING) == waits]
 
@@ -261,7 +265,8 @@ def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=2, own_modules=True, timed=True, timeout=300)
+# interop.* has a C client in each run, and the scripted one of this file has paths that come and go.
+@needs(wires=2, own_modules=True, timed=True, timeout=300, tier=tier.ALL)
 def test_paths_of_a_c_client_come_and_go_under_load(pair: Lab) -> None:
     """Two paths, closed in turn from the server's sysfs under a load whose history is clean; both are used."""
     rnbd.ram_disk(pair)

@@ -54,7 +54,8 @@ def no_errors(lab: Lab, disk: rnbd.Disk, device: str = "ram0") -> None:
         ge(int(side["read"]), least, "read intervals")
 
 
-@needs()
+# With a file system; every_size_comes_back_*, the_server_disk_holds_* and others show in each run what it needs.
+@needs(tier=tier.ALL)
 def test_a_disk_has_what_linux_tools_expect(pair: Lab) -> None:
     """The five commands of the user: map, look, make a file system, use it, look again."""
     rnbd.null_disk(pair, "gb=1 memory_backed=1 discard=1")

@@ -255,7 +255,8 @@ def test_a_sidecar_that_cannot_be_used_is_refused(pair: Lab) -> None:
     eq(scrub(pair)["bad"], 0)
 
 
-@needs(wires=2, timeout=240)
+# Pi.paths_fail_and_every_block_is_right shows it in each run, in mode wire.
+@needs(wires=2, timeout=240, tier=tier.ALL)
 def test_paths_fail_and_the_sidecar_is_right(pair: Lab) -> None:
     """A path is cut under load, then both: the history is right, and each block has its tuple."""
     rnbd.ram_disk(pair, 16)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
@@ -104,7 +104,8 @@ def _map(lab: Lab, options: str) -> rnbd.Disk:
     return disk
 
 
-@needs(wires=2, timeout=240)
+# Another end of the request; d29_a_request_that_is_given_back_keeps_its_chunk shows it in each run.
+@needs(wires=2, timeout=240, tier=tier.ALL)
 def test_d29_a_request_that_fails_unanswered_keeps_its_chunk(pair: Lab) -> None:
     """fast_io_fail_tmo=0: the write fails with the last path, and every chunk is used after that."""
     _two_disks(pair)
@@ -175,7 +176,8 @@ def _reads(disk: rnbd.Disk) -> tuple[int, int]:
     return int(fields[1]), int(fields[8])
 
 
-@needs(wires=2, timeout=240)
+# Another end of the request; d29_a_request_that_is_given_back_keeps_its_chunk shows it in each run.
+@needs(wires=2, timeout=240, tier=tier.ALL)
 def test_d29_a_forced_unmap_keeps_the_chunks(pair: Lab) -> None:
     """The disk is unmapped by force in an outage; another disk of the session continues."""
     _two_disks(pair)

@@ -28,7 +28,7 @@ TIER = tier.LONG if failover.FLAPS else tier.ALL
 
 MINUTES = float(os.environ.get("VMLAB_SOAK_MINUTES", tier.of(0.0, 10.0)))
 # In `make test-all` so many kinds of trouble, by chance; else all, at least once.
-EVENTS = tier.of(4, 9)
+EVENTS = tier.of(3, 9)
 # Beginning and end need a few minutes on a busy host.
 TIMEOUT_SECONDS = 60 * MINUTES + 600
 MIB = 32

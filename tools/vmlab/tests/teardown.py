@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, in_time, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job
@@ -36,7 +36,8 @@ CONNECTING_SECONDS_MAX = 15.0
 RECONNECTING_SECONDS_MAX = 6.0
 
 
-@needs(machines=1, own_modules=True, timeout=240)
+# All files at once; kernel_ext.* shows it in each run, file by file.
+@needs(machines=1, own_modules=True, timeout=240, tier=tier.ALL)
 def test_every_file_is_read_while_its_owner_goes(vm: Lab) -> None:
     """Readers of all files of both sides, while disks, paths and sessions come and go, and the modules unload."""
     rnbd.start(vm, mib=8)
@@ -124,8 +125,13 @@ def _mapping(lab: Lab) -> Job:
 STATES = {deed.__name__.removeprefix("_"): deed for deed in (_disconnected, _backing_off, _closing, _removing, _adding,
                                                               _reconnecting, _mapping)}
 
+# Two that wait show in each run what ends them; that modules unload in each state, paths.modules_unload_in_every_state.
+IN_CORE = ("adding", "reconnecting")
 
-@pytest.mark.parametrize("state", [pytest.param(name, id=f"the_client_unloads_while_{name}") for name in STATES])
+
+@pytest.mark.parametrize("state", [
+    pytest.param(name, id=f"the_client_unloads_while_{name}",
+                 marks=pytest.mark.tier(tier.CORE if name in IN_CORE else tier.ALL)) for name in STATES])
 @needs(wires=2, own_modules=True, waits=True, timeout=240)
 def test_the_client_unloads(pair: Lab, state: str) -> None:
     """A path in this state, or a write to sysfs that waits: the client's modules unload, and the server's."""

@@ -61,7 +61,8 @@ def _holds_what_was_written(vm: Lab, rtrs: str = "", deed: Callable[[rnbd.Disk],
     disk.unmap()
 
 
-@needs(machines=1, own_modules=True)
+# Rdma.every_part_passes_its_selftest runs in each run, on rxe.
+@needs(machines=1, own_modules=True, tier=tier.ALL)
 def test_the_selftest_of_rdma_passes_on_it(vm: Lab) -> None:
     """Queue pairs connect, carry messages, flush and drain as on rxe."""
     plug_in(vm)
@@ -373,8 +374,9 @@ for _invalidate, _name in (("Y", "invalidated"), ("N", "kept")):
     globals()[f"test_the_work_requests_of_an_io_are_counted_keys_{_name}"] = _counted(_invalidate)
 
 
-def _faulty(side: str, rule: str, options: str = "", why: str = "") -> Callable[[Lab], None]:
-    @needs(machines=1, own_modules=True)
+def _faulty(side: str, rule: str, options: str = "", why: str = "",
+            of_tier: str = tier.CORE) -> Callable[[Lab], None]:
+    @needs(machines=1, own_modules=True, tier=of_tier)
     def test(vm: Lab) -> None:
         """The path ends, connects again, and IO goes on without an error, each block as it was written."""
         plug_in(vm)
@@ -422,8 +424,13 @@ FAULTS = {
                                                     "rtrs_server: .*connection [0-9]+: QP fatal error"),
 }
 
+# The path ends by a completion, as after a response that fails, or by time, as after a request that is lost.
+FAULTS_LIKE_OTHERS = ("a_request_that_fails", "a_registration_that_fails", "a_lost_response",
+                      "a_completion_queue_of_the_server_that_is_full", "a_queue_pair_of_the_server_that_is_given_up")
+
 for _name, _fault in FAULTS.items():
-    globals()[f"test_io_goes_on_after_{_name}"] = _faulty(*_fault)
+    globals()[f"test_io_goes_on_after_{_name}"] = _faulty(
+        *_fault, of_tier=tier.ALL if _name in FAULTS_LIKE_OTHERS else tier.CORE)
 
 
 # Of an answer without an error to request 0 (rtrs/proto/imm.rs), and the bits behind the number of one of 512.

@@ -40,7 +40,6 @@ def mapped(fd, size):
     if not size:
         return []
     return [mmap.mmap(fd, size, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE)]
-
 def sendfile(fd, size):
     target = os.memfd_create("target")
     while os.sendfile(target, fd, None, 1 << 20):
@@ -462,7 +461,8 @@ def test_a_reader_of_a_silent_server_can_be_killed(vm: Lab) -> None:
     machine.run("mods -r")
 
 
-@needs(machines=1, own_modules=True, smp=2)
+# Again and again; gfarm_mounting.mounts_come_and_go_* and an_unmount_ends_* show it in each run.
+@needs(machines=1, own_modules=True, smp=2, tier=tier.ALL)
 def test_mounts_come_and_go_under_load(vm: Lab) -> None:
     """Again and again: readers, reclaim, -f or -l at some moment, unload; the kernel finds no inode in use."""
     machine = load(vm)
