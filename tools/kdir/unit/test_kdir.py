@@ -18,6 +18,16 @@ VERSION = "7.2.12+deb13-amd64"
 class DebugKernelTest(unittest.TestCase):
     """The configuration of the debug kernel."""
 
+    def test_it_has_what_the_tests_ask_machines_for(self) -> None:
+        """Else a test that passes in the stock kernel fails there, and says nothing of what it is for."""
+        wanted = {"swapon": "SWAP", "mkfs.ext4": "EXT4_FS", "mkfs.xfs": "XFS_FS", "null_blk": "BLK_DEV_NULL_BLK",
+                  "losetup": "BLK_DEV_LOOP", "dm_delay": "DM_DELAY", "scsi_debug": "SCSI_DEBUG"}
+        tests = "".join(file.read_text() for file in config.REPOSITORY.glob("tools/vmlab/**/*.py"))
+        have = debug._settings(debug.FRAGMENT.read_text())
+        asked = {name for word, name in wanted.items() if word in tests}
+        self.assertIn("SWAP", asked)
+        self.assertEqual([name for name in sorted(asked) if have.get(f"CONFIG_{name}", "n") == "n"], [])
+
     def test_what_kconfig_has_dropped_is_named(self) -> None:
         """Built in will do for a module; a missing option, another value and one that is on all the same will not."""
         wanted = "# bugs\nCONFIG_A=y\nCONFIG_B=m\nCONFIG_C=n\nCONFIG_D=y\nCONFIG_E=4\n"
