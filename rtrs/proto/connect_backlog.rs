@@ -7,41 +7,60 @@
 //! server starts, all its clients ask at once: if it answered in their order, it would soon be busy
 //! with requests that have been given up, for ever. So the newest request is next:
 //! its client waits for sure.
+//!
+//! A client may ask without end. What is bounded is shared by the addresses that ask, so that one
+//! of them has only its own requests given up or rejected.
 
-use super::handshake::Connect;
+use super::{
+    addr::Addr,
+    handshake::Connect, //
+};
 
-/// The maximum number of requests that wait. A further one replaces the oldest.
+/// The maximum number of requests that wait. A further one replaces one.
 pub const WAITING_MAX: usize = 256;
 
 /// The maximum number of requests given up that are left to work items.
-const LEFT_MAX: u32 = 64;
+pub const LEFT_MAX: usize = 32;
 
 /// The requests given up that work items drop.
 ///
 /// A request is given up by the thread that adds a newer one. It has the handler lock of that, and
 /// cannot drop the older one, which has another. But a client that asks faster than work items run
 /// would have them, and what they hold, grow without end: so with too many of them the newer
-/// request is rejected.
+/// request is rejected. An address may leave as many as there is room for after that, so one that
+/// asks without end leaves half of the room to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left(u32);
+pub struct Left([Option<Addr>; LEFT_MAX]);
 
 impl Left {
     /// No request.
-    pub const NONE: Self = Self(0);
+    pub const NONE: Self = Self([None; LEFT_MAX]);
 
-    /// Adds a request that is about to be given up; returns `false` if none may.
+    /// Adds a request that is about to be given up for a newer one from `source`; returns `false`
+    /// if none may.
     #[must_use]
-    pub fn add(&mut self) -> bool {
-        let has_room = self.0 < LEFT_MAX;
-        if has_room {
-            self.0 = self.0.saturating_add(1);
+    pub fn add(&mut self, source: Addr) -> bool {
+        let own = self.0.iter().filter(|left| **left == Some(source)).count();
+        let mut free = self.0.iter_mut().filter(|left| left.is_none());
+        let place = free.next();
+        // Without the one that is taken.
+        if free.count() < own {
+            return false;
         }
-        has_room
+        match place {
+            Some(place) => {
+                *place = Some(source);
+                true
+            }
+            None => false,
+        }
     }
 
-    /// Removes a request that was dropped, or not given up.
-    pub fn dropped(&mut self) {
-        self.0 = self.0.saturating_sub(1);
+    /// Removes a request that was dropped, or not given up, for one from `source`.
+    pub fn dropped(&mut self, source: Addr) {
+        if let Some(left) = self.0.iter_mut().find(|left| **left == Some(source)) {
+            *left = None;
+        }
     }
 }
 
@@ -56,15 +75,21 @@ pub fn next(may_be_next: impl ExactSizeIterator<Item = bool>) -> Option<usize> {
 }
 
 /// Returns the index of the request to give up for a `newer` one; `None` if none is. `waiting` are
-/// the requests that wait, the oldest first.
-pub fn replaced<'a>(
-    newer: &Connect,
-    mut waiting: impl ExactSizeIterator<Item = &'a Connect>,
-) -> Option<usize> {
-    let is_full = waiting.len() >= WAITING_MAX;
+/// the requests that wait and the addresses from which they came, the oldest first. If there are
+/// too many, it is the oldest one of the address that has most.
+pub fn replaced<'a, W>(newer: &Connect, waiting: W) -> Option<usize>
+where
+    W: ExactSizeIterator<Item = (&'a Connect, Addr)> + Clone,
+{
     // A client asks for a path anew when it has given up the last time.
-    let of_same_path = waiting.position(|older| {
+    let of_same_path = waiting.clone().position(|(older, _)| {
         older.sess_uuid == newer.sess_uuid && older.paths_uuid == newer.paths_uuid
     });
-    of_same_path.or(is_full.then_some(0))
+    if of_same_path.is_some() || waiting.len() < WAITING_MAX {
+        return of_same_path;
+    }
+    let of = |source: Addr| waiting.clone().filter(move |(_, from)| *from == source);
+    let counts = waiting.clone().map(|(_, source)| of(source).count());
+    let most = counts.clone().max()?;
+    counts.clone().position(|count| count == most)
 }

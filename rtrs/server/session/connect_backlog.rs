@@ -15,6 +15,7 @@ use rdma::{
     DeviceId, //
 };
 use rtrs_core::proto::{
+    addr::Addr,
     connect_backlog::{
         self,
         Left, //
@@ -58,7 +59,8 @@ impl ConnectBacklog {
 
     /// Returns the index of the request to give up for a new one, if one is.
     fn replaced(&self, newest: &Connect) -> Option<usize> {
-        let waiting = self.list.iter().map(|older| &older.connect);
+        let waiting = self.list.iter();
+        let waiting = waiting.map(|older| (&older.connect, older.origin.name.src));
         connect_backlog::replaced(newest, waiting)
     }
 
@@ -90,17 +92,24 @@ impl ConnectBacklog {
 }
 
 /// A place among the requests that work items drop, until this is dropped.
-struct Place(Arc<Registry>);
+struct Place {
+    registry: Arc<Registry>,
+    /// The address for whose newest request it is.
+    source: Addr,
+}
 
 impl Place {
-    /// Takes one if a request is given up for this one.
-    fn take(registry: &Arc<Registry>, newest: &Connect) -> Result<Option<Self>> {
+    /// Takes one if a request is given up for this one, which came from `source`.
+    fn take(registry: &Arc<Registry>, newest: &Connect, source: Addr) -> Result<Option<Self>> {
         let mut backlog = registry.backlog.lock();
         if backlog.replaced(newest).is_none() {
             return Ok(None);
         }
-        match backlog.left.add() {
-            true => Ok(Some(Self(registry.clone()))),
+        match backlog.left.add(source) {
+            true => Ok(Some(Self {
+                registry: registry.clone(),
+                source,
+            })),
             false => Err(EBUSY),
         }
     }
@@ -108,7 +117,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.backlog.lock().left.dropped();
+        self.registry.backlog.lock().left.dropped(self.source);
     }
 }
 
@@ -117,7 +126,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if too many requests are being dropped, `ENOMEM`; the request is rejected then.
+    /// `EBUSY` if too many requests are being dropped for others from its address, `ENOMEM`; the
+    /// request is rejected then.
     pub(crate) fn answer_later(
         self: &Arc<Self>,
         connect: Connect,
@@ -125,7 +135,7 @@ impl Registry {
         request: ConnectRequest<'_>,
     ) -> Result {
         let device = origin.device.id();
-        let place = Place::take(self, &connect)?;
+        let place = Place::take(self, &connect, origin.name.src)?;
         let events = Events::new()?;
         let waiting = WaitingConnect {
             connect,

@@ -3,10 +3,12 @@
 //! The order in which connect requests are answered.
 
 use proto::rtrs::{
+    addr::Addr,
     connect_backlog::{
         next,
         replaced,
         Left,
+        LEFT_MAX,
         WAITING_MAX, //
     },
     handshake::Connect,
@@ -34,21 +36,52 @@ fn the_newest_that_may_be_answered_is_next() {
     assert_eq!(next([false; 3].into_iter()), None);
 }
 
+const fn source(last: u8) -> Addr {
+    Addr::V4([10, 0, 0, last])
+}
+
+/// Returns what is given up for a request if these wait, all from one address.
+fn replaced_of(newer: &Connect, waiting: &[Connect]) -> Option<usize> {
+    replaced(newer, waiting.iter().map(|older| (older, source(1))))
+}
+
 #[test]
 fn a_path_has_one_request_that_waits() {
     let waiting = [request(1, 1), request(2, 1), request(3, 1)];
-    assert_eq!(replaced(&request(2, 2), waiting.iter()), Some(1));
-    assert_eq!(replaced(&request(4, 1), waiting.iter()), None);
+    assert_eq!(replaced_of(&request(2, 2), &waiting), Some(1));
+    assert_eq!(replaced_of(&request(4, 1), &waiting), None);
     // Who does not know the session takes no request of it away.
     let foreign = Connect {
         paths_uuid: [8; 16],
         ..request(2, 2)
     };
-    assert_eq!(replaced(&foreign, waiting.iter()), None);
+    assert_eq!(replaced_of(&foreign, &waiting), None);
     let full: Vec<Connect> = (0..WAITING_MAX).map(|path| request(path, 1)).collect();
-    assert_eq!(replaced(&request(5, 2), full.iter()), Some(5));
-    assert_eq!(replaced(&request(WAITING_MAX, 1), full.iter()), Some(0));
-    assert_eq!(replaced(&request(WAITING_MAX, 1), full[1..].iter()), None);
+    assert_eq!(replaced_of(&request(5, 2), &full), Some(5));
+    assert_eq!(replaced_of(&request(WAITING_MAX, 1), &full), Some(0));
+    assert_eq!(replaced_of(&request(WAITING_MAX, 1), &full[1..]), None);
+}
+
+#[test]
+fn who_asks_without_end_takes_no_place_of_others() {
+    // Twenty clients of two paths wait, and one asks for more and more paths.
+    let mut waiting: Vec<(Connect, Addr)> = Vec::new();
+    for path in 0..40 {
+        waiting.push((request(path, 1), source(path as u8 / 2 + 1)));
+    }
+    for path in 40..2000 {
+        let newest = request(path, 1);
+        let list = waiting.iter().map(|(older, source)| (older, *source));
+        if let Some(index) = replaced(&newest, list) {
+            waiting.remove(index);
+        }
+        waiting.push((newest, source(200)));
+    }
+    assert_eq!(waiting.len(), WAITING_MAX);
+    let others = waiting.iter().filter(|(_, from)| *from != source(200));
+    assert_eq!(others.count(), 40);
+    // The newest of those that ask for too much stay.
+    assert!(waiting.iter().any(|(older, _)| *older == request(1999, 1)));
 }
 
 /// A client's path that asks until it is answered in time.
@@ -129,15 +162,36 @@ fn a_server_that_starts_serves_all_its_clients() {
 #[test]
 fn requests_given_up_faster_than_they_are_dropped_have_a_bound() {
     let mut left = Left::NONE;
-    let most = (0..10_000).filter(|_| left.add()).count();
-    assert!((16..WAITING_MAX).contains(&most), "{most}");
+    let most = (0..10_000).filter(|_| left.add(source(1))).count();
+    assert_eq!(most, LEFT_MAX / 2);
     // One that is dropped makes room for one.
     for _ in 0..3 {
-        left.dropped();
-        assert!(left.add() && !left.add());
+        left.dropped(source(1));
+        assert!(left.add(source(1)) && !left.add(source(1)));
     }
-    (0..most).for_each(|_| left.dropped());
+    (0..most).for_each(|_| left.dropped(source(1)));
     assert_eq!(left, Left::NONE);
-    left.dropped();
+    left.dropped(source(1));
     assert_eq!(left, Left::NONE);
+}
+
+#[test]
+fn who_asks_without_end_has_no_request_of_others_rejected() {
+    // So many do, and others ask for a path anew.
+    for many in 1..8 {
+        let mut left = Left::NONE;
+        for _ in 0..100 {
+            for one in 0..many {
+                let _ = left.add(source(100 + one));
+            }
+        }
+        let room = LEFT_MAX / (usize::from(many) + 1);
+        for one in 0..room {
+            assert!(left.add(source(one as u8)), "{many} {one}");
+        }
+    }
+    // All together have a bound.
+    let mut left = Left::NONE;
+    let all = (0..=255).filter(|one| left.add(source(*one))).count();
+    assert_eq!(all, LEFT_MAX);
 }
