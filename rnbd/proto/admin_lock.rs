@@ -203,6 +203,42 @@ impl LockState {
     }
 }
 
+/// Whether a device may be used with the number that the server has given it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberCheck {
+    /// Yes.
+    Use,
+    /// No: the number is that of a server before an outage, and says nothing of this one.
+    Outdated,
+    /// No, and not the device that is used with it either: requests of one reach the other's disk.
+    OfTwo,
+    /// No: a lost CLOSE may still reach the server.
+    InDoubt,
+}
+
+impl NumberCheck {
+    /// Checks a number. `is_of_another`: another device is used with it; looked at before
+    /// `is_same_outage`, whether no outage has begun since the server was asked. An outage
+    /// disconnects all devices before the next server opens any: so the other one has the number
+    /// of the same server if no outage is seen after it was.
+    pub fn new(
+        is_of_another: bool,
+        is_same_outage: impl FnOnce() -> bool,
+        is_in_doubt: impl FnOnce() -> bool,
+    ) -> Self {
+        if is_of_another {
+            return match is_same_outage() {
+                true => Self::OfTwo,
+                false => Self::Outdated,
+            };
+        }
+        match is_in_doubt() {
+            true => Self::InDoubt,
+            false => Self::Use,
+        }
+    }
+}
+
 /// The maximum of numbers that are stored; with more of them all numbers are in doubt.
 const LOST_CLOSES_MAX: usize = 8;
 

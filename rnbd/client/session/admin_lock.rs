@@ -37,7 +37,8 @@ use crate::{
             },
             LockMode,
             LockState,
-            LostCloses, //
+            LostCloses,
+            NumberCheck, //
         },
         occasion::ANSWER_MS,
     },
@@ -198,23 +199,31 @@ impl Session {
         id: u32,
         disconnects: u32,
     ) -> Result {
-        if let Some(other) = self.other_with_number(device, id) {
-            // Looked at last: all devices are disconnected before any is opened anew.
-            if device.disconnects() != disconnects {
-                return Err(errno::ECONNABORTED);
-            }
-            pr_err!(
-                "{device}: the server has given it the number {id}, with which {other} is open\n"
-            );
-            other.not_open_there(id);
-            return Err(EINVAL);
-        }
         let rtrs = device.rtrs();
-        if self.admin_lock.is_in_doubt(id, rtrs.is_any_lost()) {
-            // Ends the wait also if no path comes back that would end it.
-            rtrs.wait_for_lost();
-            return Err(EAGAIN);
+        let other = self.other_with_number(device, id);
+        let check = NumberCheck::new(
+            other.is_some(),
+            || device.disconnects() == disconnects,
+            || self.admin_lock.is_in_doubt(id, rtrs.is_any_lost()),
+        );
+        match check {
+            NumberCheck::Use => Ok(()),
+            NumberCheck::Outdated => Err(errno::ECONNABORTED),
+            NumberCheck::OfTwo => {
+                if let Some(other) = other {
+                    pr_err!(
+                        "{device}: the server has given it the number {id}, with which {other} is \
+                         open\n"
+                    );
+                    other.not_open_there(id);
+                }
+                Err(EINVAL)
+            }
+            NumberCheck::InDoubt => {
+                // Ends the wait also if no path comes back that would end it.
+                rtrs.wait_for_lost();
+                Err(EAGAIN)
+            }
         }
-        Ok(())
     }
 }

@@ -8,6 +8,7 @@ use proto::rnbd::admin_lock::{
     LockMode,
     LockState, //
     LostCloses,
+    NumberCheck,
 };
 
 const ALL: [LockMode; 3] = [LockMode::Open, LockMode::Close, LockMode::Validate];
@@ -263,4 +264,29 @@ fn who_waited_for_one_that_gives_up_goes_on() {
         assert!(lock.give_up(LockMode::Validate), "{shared:?}");
         assert!(lock.retry(shared));
     }
+}
+
+#[test]
+fn a_number_of_before_an_outage_fences_no_disk() {
+    // An outage comes between the server's answer and its thread. It disconnects all devices, and
+    // then the next server gives the same number to another one. The thread looks at the other
+    // device when so many of these two have happened, and at the outages later.
+    const STEPS: u32 = 2;
+    for looked in 0..=STEPS {
+        for counted in looked..=STEPS {
+            let is_of_another = looked == STEPS;
+            let check = NumberCheck::new(is_of_another, || counted == 0, || false);
+            let wanted = match is_of_another {
+                true => NumberCheck::Outdated,
+                // The state of the device says it when the number is to be used.
+                false => NumberCheck::Use,
+            };
+            assert_eq!(check, wanted, "{looked} {counted}");
+        }
+    }
+    // Without an outage both numbers are those of one server, at the same time.
+    let check = NumberCheck::new(true, || true, || unreachable!("it is not used in any case"));
+    assert_eq!(check, NumberCheck::OfTwo);
+    let check = NumberCheck::new(false, || unreachable!("no other one has it"), || true);
+    assert_eq!(check, NumberCheck::InDoubt);
 }
