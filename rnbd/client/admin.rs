@@ -3,6 +3,7 @@
 //! The admin messages of a client: they agree on the version, open and close devices. All of them
 //! sleep until the server has answered.
 
+use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
     str::CStr, //
@@ -37,6 +38,7 @@ use crate::{
             Device,
             Server, //
         },
+        doubt,
         occasion::{
             Occasion,
             ANSWER_MS, //
@@ -78,6 +80,15 @@ pub(super) struct NotOpened {
     pub(super) fate: Fate,
 }
 
+impl NotOpened {
+    /// Returns whether the server has said that it has nothing open now.
+    pub(super) fn has_nothing_open(&self) -> bool {
+        let errno = Errno::new(self.error.to_errno());
+        let is_answer = self.number.is_none() && matches!(self.fate, Fate::Refused);
+        is_answer && errno.is_some_and(doubt::has_nothing_open)
+    }
+}
+
 impl From<NotAnswered> for NotOpened {
     fn from(failed: NotAnswered) -> Self {
         Self {
@@ -115,18 +126,19 @@ pub(super) fn open(
 /// Closes a device on the server. If that fails the server closes it with the session. Returns
 /// whether the server has answered; if not, the message may still reach it.
 pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
-    let closed = ask(rtrs, ForRequests, &Close::new(device_id), ANSWER_MS).map_err(Error::from);
-    if let Err(error) = closed {
-        // A server that is down has closed its devices with the session.
-        if error != errno::ECONNABORTED {
-            pr_info!(
-                "session {}: device {} stays open on the server: {error:?}\n",
-                rtrs.session().name(),
-                device_id
-            );
-        }
+    let Err(failed) = ask(rtrs, ForRequests, &Close::new(device_id), ANSWER_MS) else {
+        return true;
+    };
+    // A server that is down has closed its devices with the session.
+    if failed.error != errno::ECONNABORTED {
+        pr_info!(
+            "session {}: device {} is not closed on the server: {:?}\n",
+            rtrs.session().name(),
+            device_id,
+            failed.error
+        );
     }
-    closed.is_ok()
+    matches!(failed.fate, Fate::Refused)
 }
 
 /// Sends a message and waits for its response.

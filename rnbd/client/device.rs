@@ -119,8 +119,7 @@ pub(super) struct Device {
     unmapped: Arc<Completion>,
     /// The N of `rnbdN`.
     number: u32,
-    // Dropped last: the session may close with it.
-    user: User,
+    session: Arc<Session>,
 }
 
 /// The state of a device that its lock guards.
@@ -152,6 +151,9 @@ struct Inner {
     mapped_disk: Option<MappedDisk>,
     /// The state that the work item which removes the disk begins with.
     unmap_state: Option<UnmapState>,
+    /// The use of the session, until the device is unmapped: what is settled afterwards keeps
+    /// neither the session nor its name.
+    user: Option<User>,
 }
 
 impl Device {
@@ -163,7 +165,8 @@ impl Device {
         pi: Choice,
         number: u32,
     ) -> Result<Arc<Self>> {
-        let rtrs = user.session().rtrs()?.clone();
+        let session = user.session().clone();
+        let rtrs = session.rtrs()?.clone();
         let unmapped = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -187,6 +190,7 @@ impl Device {
                     cache_losses: 0,
                     mapped_disk: None,
                     unmap_state: None,
+                    user: Some(user),
                 }),
                 has_swapped: AtomicBool::new(false),
                 limit_update <- new_work!("Device::limit_update"),
@@ -196,7 +200,7 @@ impl Device {
                 unmap <- new_work!("Device::unmap"),
                 unmapped,
                 number,
-                user,
+                session,
             }),
             GFP_KERNEL,
         )
@@ -228,7 +232,7 @@ impl Device {
 
     /// Returns the session to which the device belongs.
     pub(super) fn session(&self) -> &Arc<Session> {
-        self.user.session()
+        &self.session
     }
 
     /// Returns the device's name on the server.

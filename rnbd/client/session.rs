@@ -379,6 +379,11 @@ impl Session {
         }
     }
 
+    /// Returns whether the session is closed after so many milliseconds, or before. Sleeps.
+    pub(super) fn is_gone_within_ms(&self, timeout_ms: u32) -> bool {
+        self.gone.wait_timeout_ms(timeout_ms).is_ok()
+    }
+
     /// Waits at most 100 ms for the session to be closed and removed from the list.
     pub(super) fn await_end(&self) {
         let _ = self.gone.wait_timeout_ms(100);

@@ -12,6 +12,8 @@
 //! else. So a client asks for no name that another of its devices has: that device may be in use.
 //! Its own OPEN, which the server carries out after that of the device in doubt, ends the doubt.
 
+use ferro_proto::errno::Errno;
+
 use super::{
     control::DeviceState,
     io_state::IoState,
@@ -21,6 +23,15 @@ use super::{
 /// The longest time for which a client waits for the end of its message before it settles a doubt,
 /// in milliseconds: an answer comes or the path is lost before.
 pub const END_MS: u32 = ANSWER_MS;
+
+/// The time between two tries to settle a doubt, in milliseconds: a path may be lost, or a CLOSE.
+pub const AGAIN_MS: u32 = 2_000;
+
+/// Returns whether the server has nothing open after it has answered the question of a settlement
+/// with this error. One that has no place or no memory for it has not looked.
+pub const fn has_nothing_open(error: Errno) -> bool {
+    !matches!(error, Errno::EAGAIN | Errno::ENOMEM)
+}
 
 /// The result of an OPEN for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +45,19 @@ pub enum Heard {
     Nothing,
     /// The server has the device open under a number, which is not used yet.
     Number,
+}
+
+impl Heard {
+    /// Returns what an unmap leaves. `was` is the state of the device before, `is_closed` whether
+    /// the server has answered its CLOSE; none is sent if an outage has begun since it was opened.
+    /// A session that was lost at its client only is the same for the server, which has the device
+    /// open then.
+    pub const fn after_unmap(was: DeviceState, is_closed: bool) -> Self {
+        match was {
+            DeviceState::Mapped | DeviceState::Disconnected if !is_closed => Self::Number,
+            _ => Self::NotSent,
+        }
+    }
 }
 
 /// Whether the server may have a device open under a number that the client does not use.

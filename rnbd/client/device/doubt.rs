@@ -3,8 +3,9 @@
 //! Closes what the server may have opened without that the device uses it: see
 //! [`doubt`](crate::proto::doubt).
 //!
-//! That waits for the end of a message, which a user who is killed does not. So it is done by work
-//! items: that of `unmap_device`, and one for a device that stays mapped.
+//! That waits for the end of a message, for a path, and for an answer, which no user does. So it is
+//! done by a work item, as often as it takes. It does not keep the session: with its end the server
+//! closes the devices.
 
 use kernel::{
     impl_has_work,
@@ -35,9 +36,11 @@ use crate::{
         doubt::{
             Heard,
             Settle,
+            AGAIN_MS,
             END_MS, //
         },
-        occasion::Occasion, //
+        occasion::Occasion,
+        path_validation::Answer, //
     },
 };
 
@@ -98,18 +101,28 @@ impl Device {
 
     /// Closes what the server may have opened without that the device uses it. Sleeps until the
     /// message has ended.
-    pub(super) fn settle(self: &Arc<Self>) {
+    fn settle(self: &Arc<Self>) {
+        while !self.has_settled() && !self.session().is_gone_within_ms(AGAIN_MS) {}
+    }
+
+    /// Tries once to close what the server may have opened. Returns `false` if that is to be tried
+    /// again.
+    fn has_settled(self: &Arc<Self>) -> bool {
         if !self.lock().doubt.is_any() {
-            return;
+            return true;
         }
         let mut refused = None;
         let guard = loop {
             // Not with the admin lock.
-            while let Some((unheard, generation)) = self.take_unheard() {
-                refused = unheard.is_refused(END_MS).then_some(generation);
+            while let Some((unheard, generation)) = self.unheard() {
+                let Some(is_refused) = unheard.end(END_MS) else {
+                    return false;
+                };
+                refused = is_refused.then_some(generation);
+                self.forget_unheard(generation);
             }
             let Ok(guard) = self.session().lock_admin_to_settle() else {
-                return;
+                return false;
             };
             // While this thread waited for it, another writer may have been killed.
             if self.lock().unheard.is_none() {
@@ -131,27 +144,54 @@ impl Device {
                     other.lock().doubt.hear(Heard::Nothing);
                 }
             }
-            Settle::Ask => self.ask_and_close(&guard),
+            Settle::Ask => return self.ask_and_close(&guard),
         }
+        true
     }
 
-    fn take_unheard(&self) -> Option<(Unheard, u32)> {
-        self.lock().unheard.take()
+    fn unheard(&self) -> Option<(Unheard, u32)> {
+        self.lock().unheard.clone()
+    }
+
+    /// Forgets the unheard OPEN of this number, which has ended.
+    fn forget_unheard(&self, generation: u32) {
+        let mut inner = self.lock();
+        let ended = inner.unheard.take_if(|(_, of)| *of == generation);
+        drop(inner);
+        drop(ended);
     }
 
     /// Opens the device once more, and closes what it gets, unless requests are sent with that
-    /// number.
-    fn ask_and_close(self: &Arc<Self>, guard: &AdminLockGuard<'_>) {
+    /// number. Returns `false` if that is to be tried again.
+    fn ask_and_close(self: &Arc<Self>, guard: &AdminLockGuard<'_>) -> bool {
         let Ok(server) = admin::agree(&*self.rtrs) else {
-            return;
+            return false;
         };
-        if let Some(asked) = self.question(guard, &*self.rtrs, &server) {
-            return asked.settle(guard);
+        if !server.is_extended {
+            // One of the C driver, which is not asked once more, has come in its place.
+            self.end_doubt();
+            return true;
         }
-        if let Ok(number) = self.ask(guard, &*self.rtrs, &server, Occasion::AfterOutage) {
-            if self.session().close_number(guard, &*self.rtrs, number) {
+        if let Some(asked) = self.question(guard, &*self.rtrs, &server) {
+            asked.settle(guard);
+            if asked.answer() == Answer::Refused {
                 self.end_doubt();
             }
+            // Not again and again: it is in use, and each path that connects asks for it.
+            return true;
         }
+        let number = match self.send_open(guard, &*self.rtrs, &server, Occasion::AfterOutage) {
+            Ok(remote) => Some(remote.device_id),
+            Err(not_opened) => {
+                if not_opened.has_nothing_open() {
+                    self.end_doubt();
+                }
+                not_opened.number
+            }
+        };
+        if number.is_some_and(|number| self.session().close_number(guard, &*self.rtrs, number)) {
+            self.end_doubt();
+        }
+        !self.lock().doubt.is_any()
     }
 }

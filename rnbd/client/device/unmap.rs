@@ -37,6 +37,7 @@ use crate::{
             DeviceState,
             Unmap, //
         },
+        doubt::Heard,
         io_state::IoState,
     },
 };
@@ -196,9 +197,13 @@ impl Device {
         drop(mapped_disk);
         // After an outage another device may have the number.
         let is_known = self.lock().disconnects == unmap_state.disconnects;
-        if let (true, Some(remote_id)) = (is_known, unmap_state.remote_id) {
-            let _ = self.close(remote_id);
-        }
-        self.settle();
+        let number = unmap_state.remote_id.filter(|_| is_known);
+        let is_closed = number.is_some_and(|number| self.close(number));
+        let heard = Heard::after_unmap(unmap_state.state, is_closed);
+        self.lock().doubt.hear(heard);
+        self.settle_later();
+        // The last user of a session closes it, and the server what it has open there.
+        let user = self.lock().user.take();
+        drop(user);
     }
 }

@@ -88,10 +88,11 @@ pub struct Unheard(Arc<Answer>);
 
 impl Unheard {
     /// Waits until the answer has come, the path is lost or the session is closed, at most
-    /// `timeout_ms`; sleeps, and can be killed. Returns whether the answer is an error.
-    pub fn is_refused(&self, timeout_ms: u32) -> bool {
+    /// `timeout_ms`; sleeps, and can be killed. Returns whether the answer is an error; `None` if
+    /// the message is under way still.
+    pub fn end(&self, timeout_ms: u32) -> Option<bool> {
         let _ = self.0.arrived.wait_killable_timeout_ms(timeout_ms);
-        self.0.is_refused()
+        self.0.has_ended().then(|| self.0.is_refused())
     }
 }
 

@@ -105,6 +105,27 @@ def test_what_a_killed_remap_has_opened_is_closed(pair: Lab) -> None:
     eq(read_block(disk), 0, "a read of the disk that was opened again")
 
 
+@needs(wires=1, timeout=240)
+def test_a_disk_that_is_unmapped_in_an_outage_of_the_client_is_closed(pair: Lab) -> None:
+    """Only the client has noticed that the path is lost, and a disk is unmapped meanwhile. For the server the session
+    goes on with the path that comes then, and has the disk open: it is closed when the session is back."""
+    dm_disk(pair, 8, count=2)
+    rnbd.load_server(pair, rtrs="heartbeat_interval_ms=60000")
+    rnbd.load_client(pair)
+    disk, other = rnbd.map_disk(pair, "dm-0"), rnbd.map_disk(pair, "ram1")
+    mark = pair.server.log_mark()
+    pair.defer(pair.mend, 0)
+    pair.silence(0)
+    until(lambda: disk.attribute("state") == "closed", 60, "the client has noticed")
+    eq(pair.client.write(f"{disk.control}/unmap_device", "force"), "")
+    eq(pair.server.run(USERS).strip(), "1", "the server has not noticed")
+    pair.mend(0)
+    until(lambda: paths.revive_rxe(pair) or other.attribute("state") == "open", 60, "the session is back")
+    until(is_closed(pair, mark), 20, "the disk is closed on the server")
+    eq(pair.server.run(USERS).strip(), "0", "its users")
+    eq(read_block(other), 0, "a read of the other disk")
+
+
 @needs(wires=1, timeout=180, tier=tier.ALL)
 def test_a_silent_disk_that_no_one_waits_for_is_closed(pair: Lab) -> None:
     """A user has given up, and then the disk answers. In time, as the server knows: the client closes it. After the

@@ -2,10 +2,12 @@
 
 //! The doubts of a client about an OPEN whose answer it has not got, and a server's numbers.
 
+use ferro_proto::errno::Errno;
 use proto::{
     rnbd::{
         control::DeviceState,
         doubt::{
+            has_nothing_open,
             Doubt,
             Heard,
             Settle,
@@ -111,6 +113,83 @@ fn a_device_that_is_opened_in_the_end_is_asked_for_by_that() {
             DeviceState::Mapped | DeviceState::Fenced | DeviceState::Unmapped => Settle::Ask,
         };
         assert_eq!(after(&[Heard::Nothing]).settle(state, None), wanted);
+    }
+}
+
+#[test]
+fn an_unmapped_device_that_the_server_has_not_closed_is_in_doubt() {
+    for was in STATES {
+        for is_closed in [false, true] {
+            let may_be_open = matches!(was, DeviceState::Mapped | DeviceState::Disconnected);
+            let doubt = after(&[Heard::after_unmap(was, is_closed)]);
+            assert_eq!(
+                doubt.is_any(),
+                may_be_open && !is_closed,
+                "{was} {is_closed}"
+            );
+            // What the server has answered to an OPEN before is another matter.
+            let before = after(&[Heard::Nothing, Heard::after_unmap(was, is_closed)]);
+            assert!(before.is_any());
+        }
+    }
+}
+
+#[test]
+fn an_error_ends_a_settlement_unless_the_server_has_not_looked() {
+    for number in 1..200 {
+        let error = Errno::new(number).unwrap();
+        let has_looked = ![Errno::EAGAIN, Errno::ENOMEM].contains(&error);
+        assert_eq!(has_nothing_open(error), has_looked, "{error:?}");
+    }
+}
+
+/// Settles as the client does: it asks until it is answered, and then closes until that is
+/// answered. `lost` says of each message whether it is lost before the server has it, or its answer
+/// is. Returns the number of messages.
+fn settle(doubt: &mut Doubt, server: &mut Numbers, lost: &mut dyn FnMut() -> [bool; 2]) -> usize {
+    let mut sent = 0;
+    while doubt.settle(DeviceState::Unmapped, None) == Settle::Ask {
+        let [message, answer] = lost();
+        sent += 1;
+        let open = (!message).then(|| server.open("dm-0", true, |_| {}));
+        let Some(number) = open.filter(|_| !answer) else {
+            doubt.hear(Heard::Nothing);
+            continue;
+        };
+        doubt.hear(Heard::Number);
+        let [message, answer] = lost();
+        sent += 1;
+        if !message {
+            assert!(server.0[number].close(false, |_| true).is_some());
+        }
+        if !message && !answer {
+            doubt.end();
+        }
+    }
+    sent
+}
+
+#[test]
+fn what_an_outage_has_left_open_is_closed_however_often_messages_are_lost() {
+    // Both paths are lost at the client only, before its CLOSE comes: the session goes on for the
+    // server. Each way in which the next six messages are lost.
+    for losses in 0..1_u32 << 12 {
+        let mut server = Numbers::default();
+        let number = server.open("dm-0", true, |_| {});
+        let mut doubt = after(&[Heard::after_unmap(DeviceState::Disconnected, false)]);
+        let mut left = losses;
+        let mut lost = || {
+            let now = [left & 1 != 0, left & 2 != 0];
+            left >>= 2;
+            now
+        };
+        let sent = settle(&mut doubt, &mut server, &mut lost);
+        assert!(sent <= 8, "{losses:#x}: {sent} messages");
+        assert_eq!(
+            server.0[number].device(),
+            None,
+            "{losses:#x}: it is open for no one"
+        );
     }
 }
 
