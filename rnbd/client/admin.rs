@@ -41,6 +41,7 @@ use crate::{
         doubt,
         occasion::{
             Occasion,
+            AGREE_MS,
             ANSWER_MS, //
         },
         pi::Wanted,
@@ -62,11 +63,22 @@ use crate::{
 ///
 /// Those of the channel, and `EINVAL` for an answer that is not valid, with a log line.
 pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
+    Ok(agree_within(rtrs, ANSWER_MS)?)
+}
+
+/// Agrees with the server as [`agree`] does, for one who has the admin lock: sleeps for at most
+/// twice [`AGREE_MS`].
+pub(super) fn agree_locked(rtrs: &impl AdminChannel) -> Result<Server, NotAnswered> {
+    agree_within(rtrs, AGREE_MS)
+}
+
+fn agree_within(rtrs: &impl AdminChannel, timeout_ms: u32) -> Result<Server, NotAnswered> {
     let mut nonce = [0; size_of::<u64>()];
     random::fill(&mut nonce);
     let nonce = u64::from_ne_bytes(nonce);
-    let response = ask(rtrs, ForNothing, &SessInfo::request(nonce), ANSWER_MS)?;
-    device::parse_sess_info_response(response.as_bytes(), nonce).map_err(|reason| bad(rtrs, reason))
+    let response = ask(rtrs, ForNothing, &SessInfo::request(nonce), timeout_ms)?;
+    let server = device::parse_sess_info_response(response.as_bytes(), nonce);
+    server.map_err(|reason| bad(rtrs, reason).into())
 }
 
 /// The reason why a device cannot be used.

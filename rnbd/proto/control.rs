@@ -148,10 +148,15 @@ impl DeviceState {
         matches!(self, Self::Disconnected)
     }
 
-    /// Returns whether a device that was silent is asked for again: it is not unmapped, and no
-    /// other thread has opened it.
-    pub const fn is_to_be_opened(self) -> bool {
-        matches!(self, Self::Init | Self::Disconnected | Self::Fenced)
+    /// Checks whether a device that was silent is asked for again. Returns `EALREADY` if another
+    /// thread has opened it, `ENOENT` if one unmaps it: what has happened, and not that it was
+    /// silent.
+    pub const fn check_to_be_opened(self) -> Result<(), Errno> {
+        match self {
+            Self::Init | Self::Disconnected | Self::Fenced => Ok(()),
+            Self::Mapped => Err(Errno::EALREADY),
+            Self::Unmapped => Err(Errno::ENOENT),
+        }
     }
 
     /// Returns whether `remap_device` asks the server first, which may have closed the device since

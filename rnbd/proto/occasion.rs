@@ -24,6 +24,14 @@ pub const ANSWER_MS: u32 = 60_000;
 /// together shorter than the validation of a path for the lock.
 const AGAIN_MS: u32 = 2_000;
 
+/// Time for the id of the question for a server's version, and for its answer, while the client has
+/// the admin lock: the server answers it at once. If it does not, the client waits without the
+/// lock.
+pub const AGREE_MS: u32 = 400;
+
+// A validation waits so long for the lock.
+const _: () = assert!(2 * (AGREE_MS + AGAIN_MS) < ONE_PATH_ANSWER_MS);
+
 /// The reason why a client opens a device on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {

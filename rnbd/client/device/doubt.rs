@@ -164,7 +164,7 @@ impl Device {
     /// Opens the device once more, and closes what it gets, unless requests are sent with that
     /// number. Returns `false` if that is to be tried again.
     fn ask_and_close(self: &Arc<Self>, guard: &AdminLockGuard<'_>) -> bool {
-        let Ok(server) = admin::agree(&*self.rtrs) else {
+        let Ok(server) = admin::agree_locked(&*self.rtrs) else {
             return false;
         };
         if !server.is_extended {

@@ -59,7 +59,8 @@ impl Asked {
     /// Asks the server of the session's other paths the same, and returns its answer.
     pub(crate) fn ask_others(&self, guard: &AdminLockGuard<'_>) -> Answer {
         let rtrs = self.device.rtrs();
-        let opened = admin::agree(rtrs)
+        let opened = admin::agree_locked(rtrs)
+            .map_err(Error::from)
             .and_then(|server| self.device.ask(guard, rtrs, &server, Occasion::NewPath));
         let answer = read(self.number, opened);
         if let Answer::Opened(id) = answer {
@@ -134,7 +135,7 @@ impl Device {
         let Ok(guard) = self.session().lock_admin(LockMode::Validate) else {
             return;
         };
-        let asked = match admin::agree(&*self.rtrs) {
+        let asked = match admin::agree_locked(&*self.rtrs) {
             Ok(server) => self.question(&guard, &*self.rtrs, &server),
             Err(_) => None,
         };

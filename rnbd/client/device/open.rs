@@ -12,6 +12,11 @@ use kernel::{
     },
 };
 use kernel_ext::errno;
+use rtrs_client::{
+    Fate,
+    NotAnswered,
+    Unheard, //
+};
 
 use super::{
     Device,
@@ -34,22 +39,49 @@ use crate::{
             Server, //
         },
         io_state::IoState,
-        occasion::Occasion,
+        occasion::{
+            Occasion,
+            ANSWER_MS, //
+        },
     },
 };
 
 /// The reason why a device was not opened.
 struct Failed {
     error: Error,
-    /// A server that goes on opening it has not answered, or said so.
-    is_silent: bool,
+    silence: Silence,
+}
+
+/// A silence that may end while a user waits.
+enum Silence {
+    /// None: the error is an answer, or that of the connection.
+    None,
+    /// A server that goes on opening the device has not answered, or said so.
+    OfDevice,
+    /// The server has not said its version yet; the question, if it is under way.
+    OfServer(Option<Unheard>),
 }
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         Self {
             error,
-            is_silent: false,
+            silence: Silence::None,
+        }
+    }
+}
+
+impl From<NotAnswered> for Failed {
+    fn from(failed: NotAnswered) -> Self {
+        let silence = match failed.fate {
+            _ if failed.error != ETIMEDOUT => Silence::None,
+            Fate::Unheard(unheard) => Silence::OfServer(Some(unheard)),
+            Fate::NotSent => Silence::OfServer(None),
+            Fate::Refused => Silence::None,
+        };
+        Self {
+            error: failed.error,
+            silence,
         }
     }
 }
@@ -69,8 +101,19 @@ impl Device {
                 Ok(remote) => return Ok(remote),
                 Err(failed) => failed,
             };
-            let is_wanted = failed.is_silent && self.state().is_to_be_opened();
-            if !is_wanted || !occasion.asks_again(ms(asked), ms(began)) {
+            if !matches!(failed.silence, Silence::None) {
+                self.state().check_to_be_opened()?;
+            }
+            let is_wanted = match failed.silence {
+                Silence::None => false,
+                Silence::OfDevice => occasion.asks_again(ms(asked), ms(began)),
+                // Without the lock, and no second question meanwhile: each takes an id.
+                Silence::OfServer(question) => {
+                    question.is_none_or(|question| question.end(ANSWER_MS).is_some())
+                        && ms(began) < ANSWER_MS.into()
+                }
+            };
+            if !is_wanted {
                 return Err(failed.error);
             }
         }
@@ -90,7 +133,7 @@ impl Device {
         // Held until the number is in use.
         let guard = self.session().lock_admin(LockMode::Open)?;
         let disconnects = self.lock().disconnects;
-        let server = admin::agree(&*self.rtrs)?;
+        let server = admin::agree_locked(&*self.rtrs)?;
         let remote = match self.send_open(&guard, &*self.rtrs, &server, occasion) {
             Ok(remote) => remote,
             Err(not_opened) => {
@@ -98,9 +141,13 @@ impl Device {
                 if let Some(number) = not_opened.number {
                     self.close_unused(number);
                 }
+                let is_silent = server.is_extended && not_opened.error == ETIMEDOUT;
                 return Err(Failed {
                     error: not_opened.error,
-                    is_silent: server.is_extended && not_opened.error == ETIMEDOUT,
+                    silence: match is_silent {
+                        true => Silence::OfDevice,
+                        false => Silence::None,
+                    },
                 });
             }
         };

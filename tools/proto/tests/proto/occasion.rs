@@ -2,6 +2,7 @@
 
 //! The time that a client waits for the answer to an OPEN, and when it asks again.
 
+use ferro_proto::errno::Errno;
 use proto::{
     rnbd::{
         answer_time::LOOK_MS,
@@ -73,13 +74,14 @@ fn a_user_waits_a_minute_for_a_silent_device_and_not_for_an_error_of_it() {
 
 #[test]
 fn a_device_is_asked_for_again_until_it_is_open_or_unmapped() {
-    for (state, is_to_be_opened) in [
-        (DeviceState::Init, true),
-        (DeviceState::Disconnected, true),
-        (DeviceState::Fenced, true),
-        (DeviceState::Mapped, false),
-        (DeviceState::Unmapped, false),
+    for (state, wanted) in [
+        (DeviceState::Init, Ok(())),
+        (DeviceState::Disconnected, Ok(())),
+        (DeviceState::Fenced, Ok(())),
+        // Another writer has opened it, or unmaps it: that is said, and not that it was silent.
+        (DeviceState::Mapped, Err(Errno::EALREADY)),
+        (DeviceState::Unmapped, Err(Errno::ENOENT)),
     ] {
-        assert_eq!(state.is_to_be_opened(), is_to_be_opened, "{state}");
+        assert_eq!(state.check_to_be_opened(), wanted, "{state}");
     }
 }
