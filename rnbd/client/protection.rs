@@ -43,8 +43,10 @@ use crate::{
             message_digest::DIGESTED_LEN,
             tuple::Wrong,
             Geometry,
+            GuardCheck,
             GuardHash, //
         },
+        retry::AGAIN_MS,
         wire::Io, //
     },
     shown::Shown,
@@ -112,9 +114,14 @@ impl Protection {
             let hash = data.make(GuardHash::NOTHING, GuardHash::and)?;
             // When it comes again it is the same request, and they are the same tuples.
             request.forbid_merges();
-            if !request.pdu_mut().guard_hash.keep(hash) {
-                log_changed(request.queue());
-                return Err(errno::EILSEQ);
+            match request.pdu_mut().guard_hash.keep(hash) {
+                GuardCheck::Send => {}
+                GuardCheck::SendAgain => log_sent_again(request.queue()),
+                GuardCheck::Changed => {
+                    log_changed(request.queue());
+                    return Err(errno::EILSEQ);
+                }
+                GuardCheck::Damaged => return Err(errno::EILSEQ),
             }
         }
         self.stats.count_made(false, len_bytes);
@@ -191,8 +198,7 @@ pub(super) fn send(
     let message = match prepared {
         Ok(message) => message,
         Err(error) => {
-            let protected = Protected(request);
-            protected.finish(Err(error), &[]);
+            Protected(request).end(Err(error));
             return Ok(());
         }
     };
@@ -213,6 +219,15 @@ fn log_wrong(device: &Device, wrong: Wrong) {
 fn log_changed(device: &Device) {
     if LOG_LIMIT.allow().is_some() {
         pr_err!("{device}: the data of a write has changed since it was sent first\n");
+    }
+}
+
+#[cold]
+fn log_sent_again(device: &Device) {
+    if LOG_LIMIT.allow().is_some() {
+        pr_info!(
+            "{device}: the data of a write have changed while it was sent: it is sent once more\n"
+        );
     }
 }
 
@@ -244,7 +259,8 @@ impl From<Protected> for Request<Queue> {
 }
 
 impl Protected {
-    /// Ends the request: with an error if what was read is wrong.
+    /// Ends the request: with an error if what was read is wrong. A write that the server has
+    /// refused may be begun once more.
     fn finish(mut self, result: Result, tail: &[u8]) {
         let finished = match (result, self.0.op(), self.0.queue().protection().cloned()) {
             (Ok(()), block_ext::Op::Read, Some(protection)) => {
@@ -252,8 +268,17 @@ impl Protected {
             }
             (result, _, _) => result,
         };
+        if finished == Err(errno::EILSEQ) && self.0.pdu_mut().guard_hash.refused() {
+            // The server has not carried it out. Its tuples are made anew when it is begun again.
+            return self.0.requeue_later(AGAIN_MS);
+        }
+        self.end(finished);
+    }
+
+    /// Ends the request.
+    fn end(mut self, result: Result) {
         self.0.pdu_mut().guard_hash.ended();
-        match finished {
+        match result {
             Ok(()) => Device::acknowledged(self.0),
             Err(error) => {
                 if error == errno::EILSEQ {

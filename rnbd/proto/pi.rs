@@ -34,6 +34,7 @@ pub use self::{
     },
     guard_hash::{
         FirstGuardHash,
+        GuardCheck,
         GuardHash, //
     },
     message_digest::MessageDigest,

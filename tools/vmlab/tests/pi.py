@@ -9,7 +9,7 @@ import errno
 import hashlib
 
 from vmlab import docs, paths, rnbd, tier
-from vmlab.checks import Failed, TooSlow, eq, ge, matches, ok, until
+from vmlab.checks import ByChance, Failed, TooSlow, eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
@@ -305,6 +305,38 @@ def test_a_write_that_comes_again_has_the_same_tuples(pair: Lab) -> None:
         eq(len(pair.client.log_matches("has changed since it was sent first", mark)), int(bool(errno_)), what)
         found = pair.server.run("dd if=/dev/ram0 bs=4096 skip=9 count=1 iflag=direct status=none | md5sum").split()[0]
         eq(found, hashlib.md5(content).hexdigest(), f"{what}: the block on the disk")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_a_write_whose_data_change_in_flight_is_sent_once_more(pair: Lab) -> None:
+    """The adapter sends a packet again from memory that has changed since the tuples were made, which a direct write
+    permits: the server refuses it, the client makes the tuples anew, and the write ends well."""
+    rnbd.ram_disk(pair, 16)
+    rnbd.load_server(pair, rtrs="heartbeat_interval_ms=60000")
+    rnbd.load_client(pair)
+    disk = map_with(pair, "t10")
+    pair.client.push_bytes(SHARED.encode(), "/run/shared.py")
+    mark, lost = pair.client.log_mark(), paths.failovers(pair)
+    job = pair.client.start_job(f"python3 -I -S /run/shared.py {disk.path} change", 120)
+    until(lambda: pair.client.exists("/run/ready"), 20, "the program is ready")
+    before = writes(pair)
+    pair.defer(pair.mend, 0)
+    pair.silence(0)
+    pair.client.run("touch /run/go")
+    until(lambda: writes(pair) > before, 20, "it is sent")
+    pair.client.run("touch /run/sent; while ! [ -e /run/changed ]; do sleep 0.01; done", 20)
+    pair.mend(0)
+    ended = job.ok().strip().rpartition("\n")[2]
+    if not pair.client.log_matches("have changed while it was sent", mark) and (
+            paths.failovers(pair) > lost or disk.attribute("state") != "open"):
+        raise ByChance("the path was lost before the packet was sent again")
+    eq(ended, "0", "the errno of the write")
+    eq(len(pair.client.log_matches("have changed while it was sent", mark)), 1, "lines of the log")
+    eq(client_stats(disk)["write_errors"], "0", "no error is counted")
+    found = pair.server.run("dd if=/dev/ram0 bs=4096 skip=9 count=1 iflag=direct status=none | md5sum").split()[0]
+    content = b"n" * 100 + b"c" + b"n" * 3995
+    eq(found, hashlib.md5(content).hexdigest(), "the block on the disk")
     disk.unmap()
 
 

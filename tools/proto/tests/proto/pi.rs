@@ -31,6 +31,7 @@ use proto::rnbd::{
         FirstGuardHash,
         Format,
         Geometry,
+        GuardCheck,
         GuardHash,
         MessageDigest,
         Mode,
@@ -315,14 +316,46 @@ fn a_write_that_comes_again_has_the_tuples_that_it_had_first() {
     let [own, other] = [1, 2].map(|guard| GuardHash::NOTHING.and(guard));
     let mut first = FirstGuardHash::default();
     // It is sent, lost, and comes again with data that have changed: never with other tuples.
-    assert!(first.keep(own) && first.keep(own) && !first.keep(other));
+    assert_eq!(first.keep(own), GuardCheck::Send);
+    assert_eq!(first.keep(own), GuardCheck::Send);
+    assert_eq!(first.keep(other), GuardCheck::Changed);
     first.rejected(true);
-    assert!(!first.keep(other), "a copy of it was sent");
+    assert_eq!(
+        first.keep(other),
+        GuardCheck::Changed,
+        "a copy of it was sent"
+    );
     first.ended();
-    assert!(first.keep(other), "the next one with its tag");
+    assert_eq!(
+        first.keep(other),
+        GuardCheck::Send,
+        "the next one with its tag"
+    );
     // Not taken at its first start: the next one with its tag may be another.
     first.rejected(false);
-    assert!(first.keep(own));
+    assert_eq!(first.keep(own), GuardCheck::Send);
+}
+
+#[test]
+fn a_write_whose_data_change_in_flight_is_sent_once_more() {
+    let hash = |guard| GuardHash::NOTHING.and(guard);
+    let mut kept = FirstGuardHash::default();
+    assert!(!kept.refused(), "its tuples are its user's");
+    assert_eq!(kept.keep(hash(1)), GuardCheck::Send);
+    assert!(kept.refused());
+    assert!(!kept.refused(), "it is begun anew already");
+    assert_eq!(kept.keep(hash(2)), GuardCheck::SendAgain);
+    // From then on it is as any write: lost, it comes with the same tuples; refused, it fails.
+    assert_eq!(kept.keep(hash(2)), GuardCheck::Send);
+    assert_eq!(kept.keep(hash(1)), GuardCheck::Changed);
+    assert!(!kept.refused());
+    kept.ended();
+    assert_eq!(kept.keep(hash(3)), GuardCheck::Send);
+    // The data are what they were: they were damaged on their way, and its user is told.
+    assert!(kept.refused());
+    assert_eq!(kept.keep(hash(3)), GuardCheck::Damaged);
+    kept.ended();
+    assert_eq!(kept, FirstGuardHash::default());
 }
 
 #[test]
