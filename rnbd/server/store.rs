@@ -26,6 +26,7 @@ mod files;
 mod growth;
 mod job;
 mod lease;
+mod mend;
 mod pages;
 mod scrub;
 mod sector;

@@ -6,7 +6,7 @@ use ferro_proto::text;
 
 use super::proto::control::UnknownWord;
 
-/// A value of the files `scrub` and `grow`.
+/// A value of the file `grow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// The work, from its beginning on.
@@ -26,6 +26,35 @@ impl Command {
             b"start" => Ok(Self::Start),
             b"stop" => Ok(Self::Stop),
             _ => Err(UnknownWord),
+        }
+    }
+}
+
+/// A value of the file `scrub`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubCommand {
+    /// A scrub, from its beginning on.
+    Start {
+        /// PI blocks that cannot be read are written anew while it runs.
+        mends: bool,
+    },
+    /// The end of the scrub that runs.
+    Stop,
+}
+
+impl ScrubCommand {
+    /// Parses what was written to the file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for all but one word that it knows.
+    pub fn parse(written: &[u8]) -> Result<Self, UnknownWord> {
+        match text::trim(written) {
+            b"mend" => Ok(Self::Start { mends: true }),
+            word => Ok(match Command::parse(word)? {
+                Command::Start => Self::Start { mends: false },
+                Command::Stop => Self::Stop,
+            }),
         }
     }
 }

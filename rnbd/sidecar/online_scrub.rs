@@ -7,6 +7,8 @@
 
 use core::fmt;
 
+use ferro_proto::errno::Errno;
+
 use super::{
     layout::Layout,
     scrub::Counts,
@@ -60,6 +62,17 @@ pub struct OnlineScrub {
     /// The piece that is being read.
     reading: Option<Piece>,
     found: Counts,
+    /// PI blocks that cannot be read are written anew.
+    mends: bool,
+    mended: u64,
+}
+
+/// Returns whether a reading with this error may have failed because of the medium at its place: a
+/// device that is gone, or out of reach, says nothing of that.
+pub const fn is_of_medium(error: Errno) -> bool {
+    const ENODATA: u16 = 61;
+    const EILSEQ: u16 = 84;
+    matches!(error.get(), ENODATA | EILSEQ) || matches!(error, Errno::EIO)
 }
 
 impl OnlineScrub {
@@ -72,17 +85,20 @@ impl OnlineScrub {
             single_until: 0,
             reading: None,
             found: Counts::NONE,
+            mends: false,
+            mended: 0,
         }
     }
 
     /// Starts with the first of `data_blocks` blocks; returns `false` if a scrub runs, or the last
-    /// piece of one that was stopped.
-    pub fn start(&mut self, data_blocks: u64) -> bool {
+    /// piece of one that was stopped. `mends`: PI blocks that cannot be read are written anew.
+    pub fn start(&mut self, data_blocks: u64, mends: bool) -> bool {
         let is_free = self.state != State::Running && self.reading.is_none();
         if is_free {
             *self = Self {
                 state: State::Running,
                 end: data_blocks,
+                mends,
                 ..Self::new()
             };
         }
@@ -149,6 +165,16 @@ impl OnlineScrub {
         unreadable
     }
 
+    /// Returns whether a PI block that cannot be read is to be written anew now.
+    pub fn mends(&self) -> bool {
+        self.mends && self.state == State::Running
+    }
+
+    /// A PI block was written anew.
+    pub fn mended(&mut self) {
+        self.mended = self.mended.saturating_add(1);
+    }
+
     /// Returns the piece that is being read.
     pub const fn reading(&self) -> Option<Piece> {
         self.reading
@@ -181,6 +207,7 @@ impl fmt::Display for OnlineScrub {
         writeln!(f, "unwritten {}", self.found.unwritten)?;
         writeln!(f, "unchecked {}", self.found.unchecked)?;
         writeln!(f, "not_empty {}", self.found.not_empty)?;
-        writeln!(f, "bad {}", self.found.bad())
+        writeln!(f, "bad {}", self.found.bad())?;
+        writeln!(f, "mended {}", self.mended)
     }
 }

@@ -271,6 +271,13 @@ impl<P: BorrowMut<[Slot]>> PiCache<P> {
         }
     }
 
+    /// Returns the group that a slot has; `None` of a free one.
+    pub fn group(&self, at: usize) -> Option<u64> {
+        let slots = self.slots.borrow();
+        let slot = slots.get(at).filter(|slot| slot.state != State::Free)?;
+        Some(slot.group)
+    }
+
     /// Returns a slot that must be read now, and its group.
     pub fn start_load(&mut self) -> Option<(usize, u64)> {
         if self.counts.wanted == 0 {

@@ -11,7 +11,7 @@ DRIVERS: dict[str, Layers] = {
                     "device disk mapped_disk", "map sysfs"),
     "rnbd/server": ("identity log_limit", "store", "io protection", "export mapping removal",
                     "admin message_queue refusal session", "sysfs"),
-    "rnbd/server/store": ("lease pages", "disk sector", "claim job", "blocks ended engine volume writes",
+    "rnbd/server/store": ("lease pages", "disk sector", "claim job", "blocks ended engine mend volume writes",
                           "files growth scrub", "client_queue"),
     "rnbd/sidecar": ("command inline_submit tuple", "group", "layout", "record", "superblock", "claim",
                      "ring sectors tickets", "pi_cache queue", "growth replay scrub", "online_scrub recovery store",

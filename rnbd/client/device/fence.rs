@@ -135,7 +135,8 @@ impl Device {
         let Ok(guard) = self.session().lock_admin(LockMode::Validate) else {
             return;
         };
-        let asked = match admin::agree_locked(&*self.rtrs) {
+        // A user waits for it, and is told the state of before if there is no answer.
+        let asked = match admin::agree(&*self.rtrs) {
             Ok(server) => self.question(&guard, &*self.rtrs, &server),
             Err(_) => None,
         };

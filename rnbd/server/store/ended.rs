@@ -51,10 +51,12 @@ impl Engine {
             return;
         }
         match event {
-            Event::PiBlockRead(slot) => {
-                let is_ok = is_ok && self.pages.load(slot).is_ok();
-                self.store.pi_block_read(slot, is_ok);
+            Event::PiBlockRead(slot) | Event::PiBlockReadAgain(slot) if is_refused => {
+                self.store.pi_block_read(slot, false);
             }
+            Event::PiBlockRead(slot) => self.pi_block_read(volume, slot, result, false),
+            Event::PiBlockReadAgain(slot) => self.pi_block_read(volume, slot, result, true),
+            Event::PiBlockMended(slot) => self.pi_block_mended(volume, slot, is_ok),
             Event::Record => self.store.record_written(is_ok),
             Event::WrittenBack(slot) => self.store.written_back(slot, is_ok),
             Event::Flushed => self.store.flushed(is_ok),
@@ -82,7 +84,11 @@ impl Engine {
             Event::Flushed => self.store.flush_refused(),
             Event::Data(ticket) if !self.is_scrub(ticket) => self.data_refused(ticket),
             Event::ReadBack(ticket) => self.store.read_back_refused(ticket),
-            Event::Data(_) | Event::PiBlockRead(_) | Event::Grown => return false,
+            Event::Data(_)
+            | Event::PiBlockRead(_)
+            | Event::PiBlockReadAgain(_)
+            | Event::PiBlockMended(_)
+            | Event::Grown => return false,
         }
         true
     }

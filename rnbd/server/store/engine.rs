@@ -70,6 +70,10 @@ use crate::{
 pub(super) enum Event {
     /// A PI block was read into its slot.
     PiBlockRead(usize),
+    /// The same, for the second time.
+    PiBlockReadAgain(usize),
+    /// The PI block of a slot was written anew, as it cannot be read.
+    PiBlockMended(usize),
     /// A record was written.
     Record,
     /// The data of a request were read, written or discarded.
@@ -364,17 +368,8 @@ impl Engine {
     /// Does what the store wants.
     fn act(&mut self, volume: &Arc<Volume>, action: Action) {
         match action {
-            Action::ReadPiBlock { slot, group } => {
-                let page = self.pages.image(slot).cloned();
-                let at = self.layout.pi_block(group);
-                let flags = Flags::META | Flags::SYNC;
-                self.submit(
-                    volume,
-                    Event::PiBlockRead(slot),
-                    (Op::Read, flags),
-                    at,
-                    page,
-                );
+            Action::ReadPiBlock { slot, .. } => {
+                self.read_pi_block(volume, Event::PiBlockRead(slot), slot);
             }
             Action::WriteRecord { head, fua } => self.write_record(volume, head, fua),
             Action::Data { ticket, .. } if self.is_scrub(ticket) => {

@@ -17,7 +17,7 @@ use super::{
     scrub,
     volume::Volume, //
 };
-use crate::sidecar::command::Command;
+use crate::proto::control::UnknownWord;
 
 static FILES: [Attribute<Volume>; 2] = [
     Attribute::rw(c"grow", growth::show, growth::store),
@@ -29,16 +29,21 @@ pub(super) fn files(export: &Directory<()>, volume: Arc<Volume>) -> Result<Direc
     Directory::new(export, c"sidecar", &FILES, volume)
 }
 
-/// Parses what was written to the file `file`.
+/// Parses what was written to a file, which knows these words.
 ///
 /// # Errors
 ///
 /// `EINVAL` for an unknown word, with a log line.
-pub(super) fn command(volume: &Volume, file: &str, written: &str) -> Result<Command> {
-    Command::parse(written.as_bytes()).map_err(|reason| {
+pub(super) fn command<C>(
+    volume: &Volume,
+    (file, words): (&str, &str),
+    written: &str,
+    parse: impl FnOnce(&[u8]) -> Result<C, UnknownWord>,
+) -> Result<C> {
+    parse(written.as_bytes()).map_err(|reason| {
         let name = volume.device().name().unwrap_or_default();
         pr_err!(
-            "{name}: {file}: '{}' is neither start nor stop: ignored\n",
+            "{name}: {file}: '{}' is not {words}: ignored\n",
             Escaped(written.as_bytes())
         );
         Error::from(reason.errno())

@@ -158,7 +158,8 @@ pub(super) fn show(volume: &Volume, page: &mut ShowBuffer<'_>) -> Result {
 /// `EINVAL` for another word, `ENOENT` for a stop of a growth that does not run, those of a start
 /// that is refused, with a log line, and `ENOMEM`.
 pub(super) fn store(volume: ArcBorrow<'_, Volume>, _: &StoreContext<'_>, written: &str) -> Result {
-    match files::command(&volume, "grow", written)? {
+    let words = ("grow", "start or stop");
+    match files::command(&volume, words, written, Command::parse)? {
         Command::Start => start(&volume.into()),
         Command::Stop if stop(&volume, "") => Ok(()),
         Command::Stop => Err(ENOENT),

@@ -39,7 +39,7 @@ use crate::{
     server::log_limit::LOG_LIMIT,
     shown::Shown,
     sidecar::{
-        command::Command,
+        command::ScrubCommand,
         online_scrub::{
             OnlineScrub,
             State,
@@ -73,6 +73,16 @@ impl Scrub {
             memory: None,
         }
     }
+
+    /// Returns whether a PI block that cannot be read is to be written anew now.
+    pub(super) fn mends(&self) -> bool {
+        self.online.mends()
+    }
+
+    /// A PI block was written anew.
+    pub(super) fn mended(&mut self) {
+        self.online.mended();
+    }
 }
 
 /// Prints the file `scrub`.
@@ -81,31 +91,32 @@ pub(super) fn show(volume: &Volume, page: &mut ShowBuffer<'_>) -> Result {
     write!(page, "{scrub}")
 }
 
-/// Handles `start` or `stop`, written to the file `scrub`. Sleeps.
+/// Handles `start`, `mend` or `stop`, written to the file `scrub`. Sleeps.
 ///
 /// # Errors
 ///
 /// `EINVAL` for another word, `ENOENT` for a stop of a scrub that does not run, `EBUSY` for a start
 /// while one runs, and `ENOMEM`.
 pub(super) fn store(volume: ArcBorrow<'_, Volume>, _: &StoreContext<'_>, written: &str) -> Result {
-    match files::command(&volume, "scrub", written)? {
-        Command::Start => start(&volume.into()),
-        Command::Stop if volume.scrub().lock().online.stop() => {
+    let words = ("scrub", "start, mend or stop");
+    match files::command(&volume, words, written, ScrubCommand::parse)? {
+        ScrubCommand::Start { mends } => start(&volume.into(), mends),
+        ScrubCommand::Stop if volume.scrub().lock().online.stop() => {
             let name = volume.device().name().unwrap_or_default();
             pr_info!("{name}: scrub stopped\n");
             Ok(())
         }
-        Command::Stop => Err(ENOENT),
+        ScrubCommand::Stop => Err(ENOENT),
     }
 }
 
 /// Begins a scrub.
-fn start(volume: &Arc<Volume>) -> Result {
+fn start(volume: &Arc<Volume>, mends: bool) -> Result {
     let order = PageBlock::order_for(usize::from(PIECE_BLOCKS_MAX).saturating_mul(BLOCK_BYTES));
     let memory = Arc::new(PageBlock::new(order)?, GFP_KERNEL)?;
     let name = volume.device().name().unwrap_or_default();
     let mut scrub = volume.scrub().lock();
-    if !scrub.online.start(volume.data_blocks()) {
+    if !scrub.online.start(volume.data_blocks(), mends) {
         return Err(EBUSY);
     }
     scrub.memory = Some(memory);

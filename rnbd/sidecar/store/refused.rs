@@ -32,6 +32,16 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         self.has_failed || self.is_held
     }
 
+    /// Returns whether a PI block that cannot be read may be written anew.
+    pub const fn may_mend(&self) -> bool {
+        !self.begins_nothing()
+    }
+
+    /// Returns the group whose PI block is in a slot.
+    pub fn group(&self, slot: usize) -> Option<u64> {
+        self.cache.group(slot)
+    }
+
     /// The record that was started was not begun: its requests fail, and have changed nothing.
     pub fn record_refused(&mut self) {
         self.ring.end(false);

@@ -12,7 +12,7 @@ from vmlab.needs import needs
 from vmlab.paths import rest
 from vmlab.tests.pi import map_with
 from vmlab.tests.pi_devices import mapped
-from vmlab.tests.pi_scrub import command, counts
+from vmlab.tests.pi_scrub import command, counts, found
 from vmlab.tests.pi_store import DATA, GOOD, NAME, ONE_BAD, SECTORS, TOOL, become, format_disk, scrub
 
 DEVICE = "dm-0"
@@ -153,6 +153,49 @@ def test_a_block_of_tuples_that_cannot_be_read_is_written_anew(pair: Lab) -> Non
             pair.client.run(f"dd if=/run/area of={disk.path} bs=4096 count=16 oflag=direct status=none; "
                             f"dd if={disk.path} bs=4096 count=16 iflag=direct status=none | cmp - /run/area")
         disk.unmap()
+
+
+@needs(wires=1)
+def test_a_block_of_tuples_that_cannot_be_read_is_written_anew_in_use(pair: Lab) -> None:
+    """A usual scrub leaves it: the blocks that it is of can be neither read nor written. One that mends writes it anew
+    while other blocks are used: these are lost then, and can be written; nothing else is changed."""
+    disk = begin(pair)
+    pair.server.run("modprobe dm_flakey")
+    segment = (16 * 256 - 1 - DATA) // 257
+    at = (DATA + segment * 256) * 8
+    table = (f"0 {at} linear /dev/ram0 0", f"{at} 8 flakey /dev/ram0 {at} 0 3600 1 error_reads",
+             f"{at + 8} {SECTORS - at - 8} linear /dev/ram0 {at + 8}")
+    pair.client.run("head -c 65536 /dev/urandom > /run/area; for first in 0 512; do dd if=/run/area "
+                    f"of={disk.path} bs=4096 count=16 seek=$first oflag=direct conv=fsync status=none; done")
+    disk.unmap()
+    become(pair, *table)
+    disk = map_with(pair, "crc64", DEVICE)
+    write = f"dd if=/run/area of={disk.path} bs=4096 count=16 oflag=direct conv=fsync status=none"
+    same = f"dd if={disk.path} bs=4096 count=16 skip=%d iflag=direct status=none | cmp - /run/area"
+    eq(command(pair, "start", DEVICE), "")
+    eq((counts(pair, DEVICE)["good"], counts(pair, DEVICE)["bad"]), (16, 256))
+    ok(pair.client.try_run(write).code, "a block is written whose neighbours' tuples are not known")
+    mark = pair.server.log_mark()
+    eq(command(pair, "mend", DEVICE), "")
+    eq((counts(pair, DEVICE)["good"], counts(pair, DEVICE)["bad"]), (16, 256), "they are lost")
+    eq(found(pair, DEVICE)["mended"], "1")
+    eq(len(pair.server.log_matches("the tuples of data blocks 0 to 255 could not be read, and were written anew",
+                                   mark)), 1)
+    ok(pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4096 count=1 iflag=direct status=none").code,
+       "a block that was lost is read")
+    pair.client.run(write)
+    for first in (0, 512):
+        pair.client.run(same % first)
+    disk.unmap()
+    # The device reads what was written.
+    become(pair, GOOD)
+    disk = map_with(pair, "crc64", DEVICE)
+    for first in (0, 512):
+        pair.client.run(same % first)
+    eq(command(pair, "mend", DEVICE), "")
+    eq((counts(pair, DEVICE)["good"], counts(pair, DEVICE)["bad"]), (32, 240))
+    eq(found(pair, DEVICE)["mended"], "0", "what can be read is left")
+    disk.unmap()
 
 
 @needs(wires=1, tier=tier.ALL)

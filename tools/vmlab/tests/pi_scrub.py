@@ -128,7 +128,7 @@ def test_a_scrub_is_stopped(pair: Lab) -> None:
     mark = pair.server.log_mark()
     for word in ("1", "Start", "start now", "x" * 4000):
         eq(command(pair, word, "dm-0"), "EINVAL", repr(word[:9]))
-    ok(pair.server.log_matches("dm-0: scrub: 'start now' is neither start nor stop", mark), "no line")
+    ok(pair.server.log_matches("dm-0: scrub: 'start now' is not start, mend or stop", mark), "no line")
     eq(command(pair, "start", "dm-0"), "")
     eq(command(pair, "start", "dm-0"), "EBUSY")
     until(lambda: int(found(pair, "dm-0")["checked"]) > 0, 30, "it has begun")

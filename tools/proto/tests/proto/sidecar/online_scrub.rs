@@ -2,10 +2,13 @@
 
 //! The scrub of a device in use: each block is counted once, whatever can be read of it.
 
+use ferro_proto::errno::Errno;
 use proptest::prelude::*;
 use proto::sidecar::{
+    command::ScrubCommand,
     layout::Layout,
     online_scrub::{
+        is_of_medium,
         OnlineScrub,
         State,
         PIECE_BLOCKS_MAX, //
@@ -55,7 +58,7 @@ proptest! {
         let blocks = layout.data_blocks();
         let unreadable: Vec<u64> = unreadable.into_iter().filter(|block| *block < blocks).collect();
         let mut scrub = OnlineScrub::new();
-        prop_assert!(scrub.start(layout.data_blocks()));
+        prop_assert!(scrub.start(layout.data_blocks(), false));
         let seen = run(&mut scrub, &layout, &unreadable);
         let expected: Vec<(u64, bool)> =
             (0..blocks).map(|block| (block, !unreadable.contains(&block))).collect();
@@ -74,14 +77,14 @@ fn a_scrub_is_stopped_and_begun_anew() {
     assert_eq!(scrub.state(), State::Idle);
     assert!(!scrub.stop(), "none runs");
     assert_eq!(scrub.next_piece(&layout), None);
-    assert!(scrub.start(layout.data_blocks()));
-    assert!(!scrub.start(layout.data_blocks()), "one runs");
+    assert!(scrub.start(layout.data_blocks(), false));
+    assert!(!scrub.start(layout.data_blocks(), false), "one runs");
     let piece = scrub.next_piece(&layout).unwrap();
     scrub.withdraw();
     assert_eq!(scrub.next_piece(&layout), Some(piece), "the same piece");
     assert!(scrub.stop());
     assert!(
-        !scrub.start(layout.data_blocks()),
+        !scrub.start(layout.data_blocks(), false),
         "its last piece is being read"
     );
     for _ in 0..piece.blocks {
@@ -96,13 +99,47 @@ fn a_scrub_is_stopped_and_begun_anew() {
         text,
         format!(
             "state stopped\nblocks {blocks}\nchecked 16\ngood 0\nunwritten 16\nunchecked 16\n\
-             not_empty 0\nbad 0\n"
+             not_empty 0\nbad 0\nmended 0\n"
         )
     );
-    assert!(scrub.start(blocks));
+    assert!(scrub.start(blocks, false));
     assert_eq!(scrub.found().unwritten, 0, "counted anew");
     scrub.checked(Verdict::Lost, true);
     scrub.checked(Verdict::WrongGuard, true);
     scrub.checked(Verdict::WrongReference, true);
     assert_eq!(scrub.found().bad(), 3);
+}
+
+#[test]
+fn pi_blocks_are_mended_while_a_scrub_runs_that_was_asked_to() {
+    let layout = layout();
+    let parse = |word: &str| ScrubCommand::parse(word.as_bytes());
+    assert_eq!(parse("start\n"), Ok(ScrubCommand::Start { mends: false }));
+    assert_eq!(parse(" mend\n"), Ok(ScrubCommand::Start { mends: true }));
+    assert_eq!(parse("stop"), Ok(ScrubCommand::Stop));
+    for word in ["", "mend now", "Mend", "mended"] {
+        assert!(parse(word).is_err(), "{word}");
+    }
+    let mut scrub = OnlineScrub::new();
+    assert!(!scrub.mends());
+    assert!(scrub.start(layout.data_blocks(), false) && !scrub.mends());
+    assert!(scrub.stop() && scrub.start(layout.data_blocks(), true) && scrub.mends());
+    scrub.mended();
+    assert!(scrub.to_string().ends_with("\nmended 1\n"));
+    run(&mut scrub, &layout, &[]);
+    assert_eq!(scrub.state(), State::Finished);
+    assert!(!scrub.mends(), "it has ended");
+    assert!(scrub.start(layout.data_blocks(), true) && scrub.stop());
+    assert!(!scrub.mends(), "it was stopped");
+    assert!(
+        scrub.to_string().ends_with("\nmended 0\n"),
+        "each scrub counts its own"
+    );
+}
+
+#[test]
+fn a_device_that_is_out_of_reach_is_no_bad_medium() {
+    // EIO, ENODATA and EILSEQ; not ENOMEM, ENODEV, EAGAIN, ENOLINK, ETIMEDOUT, ENXIO.
+    let of_medium = (1..200).filter(|number| is_of_medium(Errno::new(*number).unwrap()));
+    assert_eq!(of_medium.collect::<Vec<_>>(), [5, 61, 84]);
 }
