@@ -142,6 +142,8 @@ impl Device {
             Settle::HandOver => {
                 if let Some(other) = namesake {
                     other.lock().doubt.hear(Heard::Nothing);
+                    // It is in no hurry if it is being opened; one that is fenced settles it now.
+                    other.settle_later();
                 }
             }
             Settle::Ask => return self.ask_and_close(&guard),
