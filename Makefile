@@ -28,7 +28,7 @@ help:
 	@echo 'make rules            a test must fail without each rule of the drivers (some: ONLY=rtrs/client/io/completion.rs)'
 	@echo 'make bench            speed, side by side with the C driver and nvme-rdma, and with gfarm2fs'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
-	@echo 'make programs         mount.gfarm, which mount -t gfarm runs, pi-sidecar and rnbd-ec, for disks on the server, and rioc'
+	@echo 'make programs         mount.gfarm, which mount -t gfarm runs, pi-sidecar and rnbd-ec, for disks on the server, rioc and libioc'
 	@echo 'make modules_install  installs both for the running kernel (as root)'
 	@echo 'make check            style, lint and the tests that need no VM'
 	@echo 'make coverage         which lines and functions the tests reach (some: ONLY="io.*")'

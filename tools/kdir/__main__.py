@@ -5,7 +5,8 @@
     python3 tools/kdir build [ARGUMENT..]   build this checkout's modules, one line of progress each
     python3 tools/kdir modules [ARGUMENT..] the same with make's own output (make arguments may follow)
     python3 tools/kdir install              install the modules for the running kernel (as root)
-    python3 tools/kdir programs             build mount.gfarm, pi-sidecar, rnbd-ec and rioc, print where they are
+    python3 tools/kdir programs             build mount.gfarm, pi-sidecar, rnbd-ec, rioc and libioc, print where they
+                                            are
     python3 tools/kdir doc                  rustdoc of the library crates
     python3 tools/kdir clean [--all]        remove what was built of this checkout, or all that is in the cache
     python3 tools/kdir cmodules             build the C rtrs and rnbd of the same kernel

@@ -21,10 +21,10 @@ EXCEPTIONS = pathlib.Path(__file__).with_name("mutants.toml")
 # What the workspace of tools/ is made of.
 FOLDERS = ("Documentation", "chunk4k", "common", "kernel_ext/sync", "rdma/proto", "rtrs/proto", "rnbd/proto",
            "rnbd/sidecar", "gfarm_ra/proto", "samples/crc32_umr/proto", "samples/gga_halfblock", "test_device/proto",
-           "tools/chunk4kfsck", "tools/ec", "tools/fuzz", "tools/gga-halfblock", "tools/history", "tools/loom",
-           "tools/mount", "tools/pi-sidecar", "tools/proto", "rioc/proto", "rnbd_ec/proto", "seglog", "tools/replay",
-           "tools/rioc", "tools/rioc-device", "tools/rioc-tool", "tools/rnbd-ec", "tools/seglog", "tools/sim",
-           "tools/sim-cache")
+           "tools/chunk4kfsck", "tools/ec", "tools/fuzz", "tools/gga-halfblock", "tools/history", "tools/libioc",
+           "tools/loom", "tools/mount", "tools/pi-sidecar", "tools/proto", "rioc/proto", "rnbd_ec/proto", "seglog",
+           "tools/replay", "tools/rioc", "tools/rioc-device", "tools/rioc-tool", "tools/rnbd-ec", "tools/seglog",
+           "tools/sim", "tools/sim-cache")
 FILES = ("rdma/proto.rs", "rtrs/proto.rs", "rnbd/proto.rs", "rnbd/sidecar.rs", "gfarm_ra/proto.rs",
          "rioc/proto.rs", "rnbd_ec/proto.rs", "samples/crc32_umr/proto.rs", "test_device/proto.rs")
 # Files of which each survivor was judged; the others may have survivors that were not.

@@ -8,8 +8,8 @@ from rules import FUNCTION_LINES_MAX, Source
 
 # The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
 UNSAFE_FOLDERS = ("kernel_ext", "block", "net", "gfarm_ra/vfs", "rdma", "verbs_provider")
-# Takes the place of the kernel for its lock-free types; takes a program's memory to the kernel.
-UNSAFE_TOOLS = ("tools/loom", "tools/rioc-device")
+# Takes the place of the kernel for its lock-free types; takes a program's memory to the kernel; gets it from C.
+UNSAFE_TOOLS = ("tools/libioc", "tools/loom", "tools/rioc-device")
 # What drivers may promise to an abstraction: one line each.
 UNSAFE_PROMISES = {
     ("rtrs/client/io/table.rs", "unsafe impl Unmapper for RequestTable {"),

@@ -178,7 +178,7 @@ class InstallTest(unittest.TestCase):
                 self.assertFalse(target.exists())
                 self.assertEqual([line for line in said if "make programs" not in line], [])
                 (pathlib.Path(root) / "release").mkdir()
-                for name in ("mount-gfarm", "pi-sidecar", "rnbd-ec", "rioc"):
+                for name in ("mount-gfarm", "pi-sidecar", "rnbd-ec", "rioc", "libioc_client.so"):
                     (pathlib.Path(root) / "release" / name).write_text(name)
                 programs.install(str(target))
             for name, place in (("mount-gfarm", "sbin/mount.gfarm"), ("pi-sidecar", "usr/local/sbin/pi-sidecar"),
@@ -187,6 +187,11 @@ class InstallTest(unittest.TestCase):
                 self.assertEqual((file.read_text(), file.stat().st_mode & 0o777), (name, 0o755))
                 manual = target / "usr/local/share/man/man8" / f"{file.name}.8"
                 self.assertIn(file.name.upper(), manual.read_text())
+            # The loader looks for this name, the compiler for the header.
+            library = target / "usr/local/lib/libioc-client.so"
+            self.assertEqual((library.read_text(), library.stat().st_mode & 0o777), ("libioc_client.so", 0o755))
+            self.assertIn("ioc_client_init", (target / "usr/local/include/ioc-client.h").read_text())
+            self.assertIn("LIBIOC", (target / "usr/local/share/man/man3/libioc.3").read_text())
 
     def test_tests_stay_here(self) -> None:
         """A module of tests is no part of the product."""
