@@ -3,7 +3,9 @@
 //! The commands.
 
 mod bytes;
+mod check;
 mod lease;
+mod top;
 
 use std::{
     env,
@@ -96,6 +98,10 @@ enum Command {
     Flush(Named),
     /// Runs a command under a lease of an object
     Lease(lease::Args),
+    /// Shows what sessions and stores of this machine do
+    Top(top::Args),
+    /// Checks the log of a store that is not in use: reads all of its objects, and writes nothing
+    Check(check::Args),
 }
 
 /// An object of a session.
@@ -209,7 +215,9 @@ pub fn run(line: &CommandLine) -> Result<u8> {
             let attached = Attached::new(line, &named.session)?;
             attached.call(wire::FLUSH, named.object, |asked| asked.lease = 0)?;
         }
+        Command::Top(args) => top::top(args, line.output)?,
         Command::Lease(args) => return lease::lease(line, args),
+        Command::Check(args) => return check::check(args, line.output),
     }
     Ok(0)
 }

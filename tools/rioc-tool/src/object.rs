@@ -18,7 +18,7 @@ use serde::{
 };
 
 /// The name of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object(pub ObjectId);
 
 /// Reads a number: decimal, or hexadecimal behind `0x`.

@@ -224,6 +224,43 @@ def test_a_bit_that_flips_is_an_error(pair: Lab) -> None:
 
 
 @needs(wires=1, own_modules=True)
+def test_a_log_is_checked_and_what_goes_on_is_shown(pair: Lab) -> None:
+    """`rioc top` on both sides; `rioc check` of a log that is in use, whole, damaged, and of what is none."""
+    rnbd.ram_disk(pair, 16)
+    modules(pair)
+    pair.server.push(programs.RIOC.build(), "/usr/bin/rioc")
+    eq(pair.server.write(ADD, "name=bb log=/dev/ram0 mode=create"), "")
+    eq(connect(pair), "")
+    run, serve = pair.client.run, pair.server.run
+    serve("chmod 755 /usr/bin/rioc")
+    run("yes damaged | tr -d '\\n' | head -c 4096 > /run/o; seq 9999 >> /run/o; rioc put bb 1:1 /run/o; "
+        "rioc cow bb 1:1 2:2; seq 9999 | rioc put bb 3:3")
+    # The table is written meanwhile, so that the log is not followed from its beginning.
+    run("for n in 1 2; do head -c 3000000 /dev/urandom | rioc put bb 4:4; done", 60)
+    shown = json.loads(run("rioc -o json top"))["sessions"][0]
+    eq((shown["session"], shown["paths_connected"], shown["in_flight"]), ("bb", 1, 0))
+    ok(shown["written_bytes"] > 50000, str(shown))
+    rows = run("timeout 4 rioc top bb; true")
+    ok("writes/s" in rows and rows.count("bb (durable)") > 1, rows)
+    ok(any(line.split()[:4] == ["bb", "durable", "1", "4"] for line in serve("rioc top --once").splitlines()), "top")
+    ok("in use" in serve("rioc check /dev/ram0 2>&1; echo $?"), "a log in use")
+    eq(pair.client.write(f"{CONTROL}/disconnect", "sessname=bb"), "")
+    eq(pair.server.write(ADD.replace("add", "del"), "bb"), "")
+    until(lambda: serve("rioc check /dev/ram0; echo $?").endswith("clean\n0\n"), 20, "the device is free")
+    serve(f"python3 -S - <<'E'\n{FLIP}E\n")
+    said = serve("rioc check /dev/ram0; echo $?")
+    for words in ("lost: object 1:1: 4096 bytes from 0 on", "lost: object 2:2: 4096 bytes from 0 on", "damaged\n4\n"):
+        ok(words in said, said)
+    ok("3:3" not in said, said)
+    eq(json.loads(serve("rioc -o json check /dev/ram0; true"))["damaged_blocks"], 1)
+    # What the check has read is what was written before: the log is opened, and the rest is there.
+    eq(pair.server.write(ADD, "name=bb log=/dev/ram0"), "")
+    eq(connect(pair), "")
+    run("seq 9999 > /run/o; rioc get bb 3:3 | cmp - /run/o")
+    eq(serve("head -c 1000000 /dev/zero > /run/none; rioc check /run/none 2>&1; echo $?").split()[-1], "8")
+
+
+@needs(wires=1, own_modules=True)
 def test_the_ioctl_takes_anything(pair: Lab) -> None:
     """Calls that are right and wrong, of three programs: no errno but those of the page, nothing beside the buffer."""
     begin(pair, ram_mib=16)

@@ -2,8 +2,11 @@
 
 //! The arguments that the program takes, and its words about errors.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../../../pi-sidecar/tests/tool/manual_page.rs"]
 mod manual_page;
+mod top;
 
 use std::io;
 
@@ -45,11 +48,21 @@ fn what_does_not_go_together_is_refused() {
         "rioc lease bb 1:2",
         "rioc rm bb",
         "rioc put bb 1",
+        "rioc check",
+        "rioc top --interval 0",
     ] {
         assert!(
             CommandLine::try_parse_from(line.split(' ')).is_err(),
             "{line}"
         );
+    }
+}
+
+#[test]
+fn what_cannot_be_checked_has_the_status_of_fsck() {
+    for log in ["/dev/no-such-device", "/dev/null", "/etc/passwd"] {
+        let line = CommandLine::parse_from(["rioc", "check", log]);
+        assert_eq!(commands::run(&line).unwrap(), 8, "{log}");
     }
 }
 
