@@ -12,13 +12,14 @@ ONLY   ?=
 # How long `make soak` goes on.
 MINUTES ?= 60
 
-.PHONY: help setup setup-build modules modules_install programs cmodules demo demo-gfarm demo-ec shell test test-all test-rest test-long soak
+.PHONY: help setup setup-build modules modules_install programs cmodules demo demo-gfarm demo-ec demo-rioc shell test test-all test-rest test-long soak
 .PHONY: mutants rules check coverage bench doc clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
 	@echo 'make demo-gfarm       a VM with a Gfarm of real servers: the kernel mounts and reads it, beside gfarm2fs'
 	@echo 'make demo-ec          four VMs: one disk over three servers, of which one dies under load and is replaced'
+	@echo 'make demo-rioc        three VMs: objects for two clients, copies on write, a lease; the server dies and comes back'
 	@echo 'make shell            the same two VMs, modules loaded, and a prompt on the client'
 	@echo 'make test             a test of each rule; the last line counts them (some: make test ONLY="io.* sysfs.*")'
 	@echo 'make test-all         every test (what make test has left out: make test-rest)'
@@ -62,6 +63,9 @@ demo-gfarm: setup modules programs
 
 demo-ec: setup modules
 	@$(LAB) demo-ec
+
+demo-rioc: setup modules programs
+	@$(LAB) demo-rioc
 
 shell: setup modules
 	@$(LAB) shell

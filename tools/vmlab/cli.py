@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vmlab import budgets, demo, demo_ec, demo_gfarm, experiment, prepare, runner, shell
+from vmlab import budgets, demo, demo_ec, demo_gfarm, demo_rioc, experiment, prepare, runner, shell
 from vmlab.assets import AssetError
 from vmlab.channel import MachineGone
 
@@ -32,6 +32,9 @@ def main() -> int:
     ec_parser = commands.add_parser("demo-ec", help="a disk over three servers, of which one dies, told as a story")
     demo_ec.add_arguments(ec_parser)
     ec_parser.set_defaults(run=demo_ec.run)
+    rioc_parser = commands.add_parser("demo-rioc", help="objects of a server that dies and comes back, told as a story")
+    demo_rioc.add_arguments(rioc_parser)
+    rioc_parser.set_defaults(run=demo_rioc.run)
     shell_parser = commands.add_parser("shell", help="a prompt on the client of a pair with everything loaded")
     shell.add_arguments(shell_parser)
     shell_parser.set_defaults(run=shell.run)
