@@ -104,7 +104,9 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     ) -> Arrived {
         match message.ticket.map(|ticket| client.tickets.begin(ticket)) {
             None | Some(Found::New) => (),
-            Some(Found::Done(outcome)) => return Arrived::Answer(outcome),
+            Some(Found::Done(outcome)) => {
+                return Arrived::Answer(self.again(client.number, outcome));
+            }
             Some(Found::Wait) => return Arrived::Repeated,
             Some(Found::Late) => return Arrived::Late,
             Some(Found::NoLane) => return refused(Errno::EINVAL),
@@ -132,6 +134,18 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
                 }
                 answer
             }
+        }
+    }
+
+    /// Returns the answer of a copy of an operation that was carried out: a lease may have ended
+    /// since, as those of a client do when its last path is lost.
+    fn again(&self, client: u32, outcome: Outcome) -> Outcome {
+        if outcome.lease == 0 || self.claims.has_lease(client, outcome.lease) {
+            return outcome;
+        }
+        Outcome {
+            errno: Denied::LeaseGone.errno().get(),
+            lease: 0,
         }
     }
 

@@ -2,7 +2,11 @@
 
 //! Leases of a store, which requests of others meet.
 
-use rioc::proto::medium::Ram;
+use rioc::proto::{
+    medium::Ram,
+    store::Arrived,
+    ticket::Outcome, //
+};
 
 use crate::{
     disk::Crc,
@@ -215,4 +219,27 @@ fn all_that_has_arrived_is_answered() {
             assert_eq!((operations, bytes), (0, 0), "seed {seed}");
         }
     }
+}
+
+/// The answer of a lease is lost with the last path: the lease ends with that, and the copy that
+/// the client sends when it is back is not answered with its number.
+#[test]
+fn a_lease_that_has_ended_is_not_given_to_a_copy() {
+    let mut rig = in_memory(100, 100, 1);
+    let request = rig.request(0, Ask::Lease(1, 0, 8192, true), 0);
+    let tag = rig.send(request.clone()).unwrap();
+    let first = rig.answer_of(tag);
+    assert_eq!(first.errno, 0);
+    assert_eq!(
+        rig.send(request.clone()).unwrap_err(),
+        Arrived::Answer(first)
+    );
+    assert_eq!(rig.store.end_leases(0, 0, &mut rig.begun), None);
+    rig.clients[0].lease_ended();
+    assert_eq!(rig.errno(1, Ask::Lease(1, 0, 8192, true), 0), 0);
+    let ended = Outcome {
+        errno: ESTALE,
+        lease: 0,
+    };
+    assert_eq!(rig.send(request).unwrap_err(), Arrived::Answer(ended));
 }
