@@ -3,8 +3,8 @@
 //! `/dev/rioc`: a program opens it, attaches a session by its name, and asks by an ioctl.
 //!
 //! A lease belongs to the file over which it was taken, and ends with it. A file belongs to the
-//! life of the store that it has attached to: when a store in memory was begun anew, what the
-//! program has written before is gone, and it is told so.
+//! life of the store that it has attached to: when a store in memory was begun anew, or another
+//! store has its name, what the program has written before is gone, and it is told so.
 
 use kernel::{
     fs::File,
@@ -41,6 +41,7 @@ use super::{
     Client, //
 };
 use crate::proto::{
+    answer::Attached,
     ioctl::{
         self,
         Call,
@@ -55,7 +56,7 @@ const NAME_MAX: usize = 254;
 /// An open file.
 #[pin_data]
 pub(crate) struct Opened {
-    user: SetOnce<(User, u64)>,
+    user: SetOnce<(User, Attached)>,
     #[pin]
     leases: Mutex<KVec<u32>>,
 }
@@ -110,10 +111,10 @@ impl MiscDevice for Opened {
 }
 
 impl Opened {
-    /// Returns the session, and the life of its store.
-    fn session(&self) -> Result<(&Arc<Session>, u64)> {
-        let (user, boot) = self.user.as_ref().ok_or(errno::ENOTCONN)?;
-        Ok((user.session(), *boot))
+    /// Returns the session, and its store as it was attached.
+    fn session(&self) -> Result<(&Arc<Session>, &Attached)> {
+        let (user, attached) = self.user.as_ref().ok_or(errno::ENOTCONN)?;
+        Ok((user.session(), attached))
     }
 
     fn attach(&self, request: &mut Request, bytes: u64) -> Result {
@@ -125,7 +126,7 @@ impl Opened {
         from.reader().read_slice(name)?;
         let user = Client::get()?.user(name)?;
         let attached = user.session().attached()?;
-        if !self.user.populate((user, attached.boot)) {
+        if !self.user.populate((user, attached)) {
             return Err(EBUSY);
         }
         let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
@@ -137,10 +138,10 @@ impl Opened {
     }
 
     fn carry_out(&self, request: &mut Request, call: Call) -> Result {
-        let (session, boot) = self.session()?;
+        let (session, before) = self.session()?;
         let done = self.carry_out_over(session, request, call);
         // Also of a call during which that was so: a part of it may be in no store.
-        if !session.attached()?.has_kept(boot) {
+        if !session.attached()?.has_kept(before) {
             return Err(errno::ECONNRESET);
         }
         done

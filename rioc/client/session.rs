@@ -290,7 +290,7 @@ impl Session {
         let before = self.attached();
         let now = self.attach(&**rtrs)?;
         self.use_attached(&now);
-        if before.is_ok_and(|before| !now.has_kept(before.boot)) {
+        if before.is_ok_and(|before| !now.has_kept(&before)) {
             let (name, store) = (self.name(), &*self.store);
             pr_warn!("session {name}: store {store} was begun anew, and keeps nothing of before\n");
         }

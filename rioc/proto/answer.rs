@@ -97,6 +97,9 @@ pub struct Attached {
     /// The number of the client's incarnation: another one each time the server begins to know the
     /// client's operations anew.
     pub incarnation: u64,
+    /// The identity of what is kept: that of a log, or another one in each life of a store in
+    /// memory.
+    pub identity: u64,
 }
 
 impl Attached {
@@ -112,7 +115,8 @@ impl Attached {
             client: U32::new(self.client),
             reserved: U32::ZERO,
             incarnation: U64::new(self.incarnation),
-            reserved2: [0; 32],
+            identity: U64::new(self.identity),
+            reserved2: [0; 24],
         }
     }
 
@@ -137,13 +141,14 @@ impl Attached {
             boot: wire.boot.get(),
             client: wire.client.get(),
             incarnation: wire.incarnation.get(),
+            identity: wire.identity.get(),
         })
     }
 
-    /// Whether it has what was acknowledged in the life `boot` of the store of this name: a store
-    /// in memory that was begun anew has nothing of it.
-    pub const fn has_kept(&self, boot: u64) -> bool {
-        self.is_durable || self.boot == boot
+    /// Whether it has what was acknowledged by the store of this name that has answered `before`: a
+    /// store in memory that was begun anew has nothing of it, and neither has another log.
+    pub const fn has_kept(&self, before: &Self) -> bool {
+        self.identity == before.identity && (self.is_durable || self.boot == before.boot)
     }
 
     /// Whether the server still knows which operations it has carried out of those that were sent

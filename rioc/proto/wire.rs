@@ -165,8 +165,10 @@ pub struct AttachAnswer {
     /// The number of what the server knows of the client's operations: see
     /// [`Attached`](super::answer::Attached).
     pub incarnation: U64,
+    /// The identity of what is kept: that of a log, or a number of this life of a store in memory.
+    pub identity: U64,
     /// 0.
-    pub reserved2: [u8; 32],
+    pub reserved2: [u8; 24],
 }
 const _: () = assert!(size_of::<AttachAnswer>() == ANSWER_BYTES as usize);
 

@@ -411,8 +411,8 @@ impl<D: Kept> StoreService for StoreOn<D> {
             return Err(ENOENT);
         }
         let memory = Place::new(session)?;
-        let attached = self.with_engine(|engine| engine.attach(name, memory))?;
-        let (client, incarnation) = attached;
+        let (client, incarnation) = self.with_engine(|engine| engine.attach(name, memory))?;
+        let identity = self.with_engine(|engine| Ok(engine.store.medium().identity()))?;
         Ok(Attached {
             is_durable: D::IS_DURABLE,
             has_backing: false,
@@ -421,6 +421,7 @@ impl<D: Kept> StoreService for StoreOn<D> {
             boot: self.boot,
             client,
             incarnation,
+            identity: identity.unwrap_or(self.boot),
         })
     }
 

@@ -192,6 +192,27 @@ def test_a_server_that_was_loaded_again_has_a_new_store(pair: Lab) -> None:
     pair.mend(0)
 
 
+@needs(wires=1, own_modules=True)
+def test_another_store_of_the_name_has_kept_nothing(pair: Lab) -> None:
+    """A log that replaces a store in memory, and a new log that replaces another; the same log has kept all."""
+    rnbd.ram_disk(pair, 16)
+    begin(pair)
+    run, mark = pair.client.run, pair.client.log_mark()
+
+    def replace(line: str) -> None:
+        run("printf old | rioc put bb 1:1")
+        eq(pair.server.write(ADD.replace("add", "del"), "bb"), "")
+        eq(pair.server.write(ADD, f"name=bb log=/dev/ram0 {line}", SECONDS), "")
+
+    for line in ("mode=create", "mode=create force=1"):
+        replace(line)
+        fails(pair, "rioc get bb 1:1", "was begun anew meanwhile")
+        fails(pair, "rioc get bb 1:1", "not there")
+    replace("mode=assemble")
+    eq(run("rioc get bb 1:1"), "old")
+    eq(len(pair.client.log_matches("store bb was begun anew", mark)), 2)
+
+
 # Flips the first bit of the letters, wherever they are on a disk.
 FLIP = """
 import os

@@ -71,22 +71,30 @@ fn a_read_has_no_other_sums_than_those_of_its_blocks() {
 }
 
 #[test]
-fn another_life_in_memory_has_kept_nothing() {
-    for (is_durable, boot, expected) in [
-        (false, 7, true),
-        (false, 8, false),
-        (true, 7, true),
-        (true, 8, true),
+fn what_is_kept_is_of_the_same_store() {
+    let attached = |is_durable, boot, identity| Attached {
+        is_durable,
+        has_backing: false,
+        io_bytes_max: 4096,
+        boot,
+        client: 0,
+        incarnation: 0,
+        identity,
+    };
+    let (memory, log) = (attached(false, 7, 7), attached(true, 7, 1));
+    for (before, now, expected) in [
+        (memory, memory, true),
+        (memory, attached(false, 8, 8), false),
+        (memory, attached(true, 8, 1), false),
+        (log, log, true),
+        (log, attached(true, 8, 1), true),
+        (log, attached(true, 8, 2), false),
+        (log, attached(false, 8, 8), false),
+        // Of a server that does not tell identities.
+        (attached(false, 7, 0), attached(false, 8, 0), false),
+        (attached(true, 7, 0), attached(true, 8, 0), true),
     ] {
-        let now = Attached {
-            is_durable,
-            has_backing: false,
-            io_bytes_max: 4096,
-            boot,
-            client: 0,
-            incarnation: 0,
-        };
-        assert_eq!(now.has_kept(7), expected, "{now:?}");
+        assert_eq!(now.has_kept(&before), expected, "{before:?} {now:?}");
     }
 }
 
@@ -99,6 +107,7 @@ fn each_byte_of_an_answer_is_checked() {
         boot: 1,
         client: 2,
         incarnation: 7,
+        identity: 9,
     };
     let refused = |bytes: &[u8]| Attached::parse(bytes).err();
     let good = attached.to_wire();
@@ -114,7 +123,7 @@ fn each_byte_of_an_answer_is_checked() {
         (7, 1, Unbelievable::Number),
         (20, 1, Unbelievable::Reserved),
         (23, 1, Unbelievable::Reserved),
-        (32, 1, Unbelievable::Reserved),
+        (40, 1, Unbelievable::Reserved),
         (63, 1, Unbelievable::Reserved),
     ] {
         let mut bytes = good.as_bytes().to_vec();

@@ -151,6 +151,7 @@ fn an_answer_is_refused_or_keeps_its_promises() {
         boot: 1,
         client: 1,
         incarnation: 3,
+        identity: 1,
     };
     let listed = Listed {
         count: 2,

@@ -286,13 +286,14 @@ fn each_answer_has_its_bytes() {
         boot: 0x1122_3344_5566_7788,
         client: 3,
         incarnation: 0x0102_0304_0506_0708,
+        identity: 0x1112_1314_1516_1718,
     };
     let bytes = attached.to_wire();
     let zeroes = |bytes: usize| "00".repeat(bytes);
     let expected = format!(
         "0101010100c0010088776655443322110300000000000000{}{}",
-        "0807060504030201",
-        zeroes(32)
+        "08070605040302011817161514131211",
+        zeroes(24)
     );
     assert_eq!(hex(bytes.as_bytes()), expected);
     assert_eq!(Attached::parse(bytes.as_bytes()), Ok(attached));
