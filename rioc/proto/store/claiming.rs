@@ -68,7 +68,9 @@ fn uses(operation: &Operation<'_>) -> Option<(Use, Option<Use>)> {
         is_write,
     };
     Some(match *operation {
-        Operation::Delete { object } => (used(object, Span::ALL, true), None),
+        Operation::Create { object, .. } | Operation::Delete { object } => {
+            (used(object, Span::ALL, true), None)
+        }
         Operation::Read { object, span } => (used(object, span, false), None),
         Operation::Write { object, span, .. } => (used(object, span, true), None),
         Operation::Truncate { object, size } => (cut(object, size)?, None),
@@ -210,12 +212,9 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
 
     /// Returns the batch that has what an operation may have seen.
     pub(super) fn seen(&self, operation: &Operation<'_>) -> u64 {
-        let objects = match *operation {
-            Operation::Create { object, .. } => [Some(object), None],
-            _ => match uses(operation) {
-                Some((used, other)) => [Some(used.object), other.map(|other| other.object)],
-                None => [None; 2],
-            },
+        let objects = match uses(operation) {
+            Some((used, other)) => [Some(used.object), other.map(|other| other.object)],
+            None => [None; 2],
         };
         let bits = objects.into_iter().flatten().map(|id| self.index.bit(id));
         self.medium.changed_by(bits.fold(0, |all, bit| all | bit))

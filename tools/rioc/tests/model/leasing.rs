@@ -221,6 +221,19 @@ fn all_that_has_arrived_is_answered() {
     }
 }
 
+/// A lease for writing lets no other client make the object, but the one that has it.
+#[test]
+fn a_lease_excludes_those_who_make_the_object() {
+    let mut rig = in_memory(100, 100, 1);
+    let held = rig.ask(0, Ask::Lease(1, 0, 8192, true), 0);
+    assert_eq!(rig.errno(1, Ask::Create(1, false), 0), EBUSY);
+    assert_eq!(rig.errno(1, Ask::Create(1, false), held.lease), ESTALE);
+    assert_eq!(rig.errno(0, Ask::Create(1, true), 0), 0);
+    assert_eq!(rig.errno(1, Ask::Create(2, true), 0), 0);
+    assert_eq!(rig.errno(0, Ask::Release, held.lease), 0);
+    assert_eq!(rig.errno(1, WRITE, 0), 0);
+}
+
 /// The answer of a lease is lost with the last path: the lease ends with that, and the copy that
 /// the client sends when it is back is not answered with its number.
 #[test]
