@@ -2,6 +2,7 @@
 
 //! Sessions: the connection to a server, and the store of it that is used.
 
+mod attaching;
 mod events;
 
 use ferro_proto::errno::Errno;
@@ -37,16 +38,10 @@ use kernel_ext::{
     text, //
 };
 use rtrs_client::{
-    AdminChannel,
-    Direction,
     IoQueue,
-    OpenParam,
-    UserMessage, //
+    OpenParam, //
 };
-use rtrs_core::proto::{
-    permit::AnswerWaits,
-    shortage, //
-};
+use rtrs_core::proto::shortage;
 
 use super::{
     lane::{
@@ -65,24 +60,13 @@ use crate::{
             Unbelievable, //
         },
         connect::Line,
-        message::{
-            Message,
-            Operation, //
-        },
         retry::{
             self,
             AGAIN_MS, //
         },
-        wire::{
-            ANSWER_BYTES,
-            REQUEST_BYTES_MAX, //
-        },
     },
     shown::Shown, //
 };
-
-/// The longest time for the answer of an attach.
-const ANSWER_MS: u32 = 30_000;
 
 /// Whether operations are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,36 +219,6 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the server which store is used. Sleeps.
-    fn attach(&self, channel: &impl AdminChannel) -> Result<Attached> {
-        let message = Message {
-            lease: 0,
-            ticket: None,
-            operation: Operation::Attach {
-                store: self.store.to_bytes(),
-            },
-        };
-        let (mut bytes, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES as usize]);
-        let len = message.write(&mut bytes).ok_or(EINVAL)?;
-        let bytes = bytes.get(..len).unwrap_or_default();
-        let message = UserMessage {
-            direction: Direction::Read,
-            bytes,
-            subject: bytes,
-        };
-        let (name, store) = (self.name(), &*self.store);
-        channel
-            .send_message(AnswerWaits::ForNothing, &message, &mut answer, ANSWER_MS)
-            .map_err(Error::from)
-            .inspect_err(|error| {
-                if LOG_LIMIT.allow().is_some() {
-                    pr_err!("session {name}: the server does not give store {store}: {error:?}\n");
-                }
-            })?;
-        let attached = Attached::parse(&answer).map_err(|reason| self.disbelieve(reason))?;
-        Ok(attached)
-    }
-
     /// Returns the error of an answer that makes no sense.
     pub(super) fn disbelieve(&self, reason: Unbelievable) -> Error {
         if LOG_LIMIT.allow().is_some() {
@@ -272,29 +226,6 @@ impl Session {
             pr_err!("session {name}: {} is not believed\n", Shown(reason));
         }
         reason.errno().into()
-    }
-
-    /// Goes on with what the server has said. What was sent before to an incarnation that it does
-    /// not know is not sent again.
-    fn use_attached(&self, attached: &Attached) {
-        if let Some(lanes) = self.lanes.as_ref() {
-            lanes.set_life(attached.incarnation);
-        }
-        self.usage.lock().attached = Some(*attached);
-    }
-
-    /// Does so again, with a store that has this name now. Sleeps.
-    fn attach_again(&self) -> Result {
-        let rtrs = self.rtrs.as_ref().ok_or(errno::ENOTCONN)?;
-        let _asking = self.asking.lock();
-        let before = self.attached();
-        let now = self.attach(&**rtrs)?;
-        self.use_attached(&now);
-        if before.is_ok_and(|before| !now.has_kept(&before)) {
-            let (name, store) = (self.name(), &*self.store);
-            pr_warn!("session {name}: store {store} was begun anew, and keeps nothing of before\n");
-        }
-        Ok(())
     }
 
     /// Returns the client.
@@ -439,29 +370,26 @@ impl Session {
         let (mut was_lost, mut is_asked) = (false, false);
         loop {
             let mut flight = lanes.wait(lane)?;
-            match flight.ended() {
-                Ended::Answered(Ok(())) => return Ok(flight),
-                // The store was deleted, and may be there again.
-                Ended::Answered(Err(ENODEV)) if !is_asked => {
+            if let Ended::Answered(result) = flight.ended() {
+                let Err(error) = result else {
+                    return Ok(flight);
+                };
+                let errno = errno_of(error);
+                let goes_on = if retry::is_of_no_store(errno) && !is_asked {
                     is_asked = true;
-                    if self.attach_again().is_err() {
-                        lanes.give_back(flight);
-                        return Err(ENODEV);
-                    }
-                    if !was_lost {
-                        flight.renew();
-                    }
+                    self.ask_for_store()
+                } else {
+                    self.pause(error, retry::is_sent_again, since)
+                };
+                if let Err(error) = goes_on {
+                    lanes.give_back(flight);
+                    return Err(error);
                 }
-                Ended::Answered(Err(error)) => {
-                    if let Err(error) = self.pause(error, retry::is_sent_again, since) {
-                        lanes.give_back(flight);
-                        return Err(error);
-                    }
-                    if retry::is_a_new_one(errno_of(error)) {
-                        flight.renew();
-                    }
+                if retry::is_a_new_one(errno) || (retry::is_of_no_store(errno) && !was_lost) {
+                    flight.renew();
                 }
-                Ended::Lost(_) => was_lost = true,
+            } else {
+                was_lost = true;
             }
             self.start(flight)?;
         }
@@ -485,6 +413,11 @@ impl Session {
         if !is_repeated(errno) || limit_ms.is_some_and(|limit_ms| waited_ms > limit_ms) {
             return Err(error);
         }
+        self.rest()
+    }
+
+    /// Waits for a moment; sleeps, and can be killed.
+    fn rest(&self) -> Result {
         let never = || false;
         match self.changed.wait_until_killable_timeout_ms(never, AGAIN_MS) {
             Err(ETIMEDOUT) => Ok(()),

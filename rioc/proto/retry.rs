@@ -28,6 +28,22 @@ pub const fn is_sent_again(errno: Errno) -> bool {
     is_a_new_one(errno) || errno.get() == ENOTCONN
 }
 
+/// Whether an operation that was answered with `errno` came to a store that was deleted: the server
+/// is asked for the one that has its name now, and the operation is sent again to that.
+pub const fn is_of_no_store(errno: Errno) -> bool {
+    errno.get() == Errno::ENODEV.get()
+}
+
+/// Whether the server is asked again for a store when asking has failed with `errno`: it has said
+/// neither that there is none, nor what makes no sense.
+pub const fn is_asked_again(errno: Errno) -> bool {
+    const ENOENT: u16 = Errno::ENOENT.get();
+    const EIO: u16 = Errno::EIO.get();
+    const EINVAL: u16 = Errno::EINVAL.get();
+    const EPROTONOSUPPORT: u16 = Errno::EPROTONOSUPPORT.get();
+    !matches!(errno.get(), ENOENT | EIO | EINVAL | EPROTONOSUPPORT)
+}
+
 /// Whether it is sent again as a new operation, since the server keeps the answer with its number.
 /// Else an earlier copy of it may have been carried out, or be carried out yet.
 pub const fn is_a_new_one(errno: Errno) -> bool {

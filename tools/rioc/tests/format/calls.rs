@@ -16,6 +16,7 @@ use rioc::proto::{
     },
     retry::{
         is_a_new_one,
+        is_asked_again,
         is_sent_again,
         is_sent_later, //
     },
@@ -185,4 +186,14 @@ fn what_was_not_carried_out_is_sent_again() {
     assert!(is_a_new_one(Errno::EAGAIN) && !is_a_new_one(Errno::ENOTCONN));
     // A lease of another client, and a store that is full, are answers.
     assert!(!is_sent_again(Errno::EBUSY) && !is_sent_again(Errno::ENOSPC));
+}
+
+#[test]
+fn a_server_that_could_not_say_which_store_is_asked_again() {
+    for errno in [Errno::ECONNABORTED, Errno::EAGAIN, Errno::ENOMEM] {
+        assert!(is_asked_again(errno));
+    }
+    for errno in [Errno::ENOENT, Errno::EIO, Errno::EPROTONOSUPPORT] {
+        assert!(!is_asked_again(errno));
+    }
 }

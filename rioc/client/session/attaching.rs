@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The store of a session: the server is asked for it, and says what it is.
+
+use kernel::{
+    prelude::*,
+    sync::MutexGuard,
+    time::{
+        Instant,
+        Monotonic, //
+    }, //
+};
+use kernel_ext::errno;
+use rtrs_client::{
+    AdminChannel,
+    Direction,
+    UserMessage, //
+};
+use rtrs_core::proto::permit::AnswerWaits;
+
+use super::{
+    super::LOG_LIMIT,
+    Session, //
+};
+use crate::proto::{
+    answer::Attached,
+    message::{
+        Message,
+        Operation, //
+    },
+    retry,
+    wire::{
+        ANSWER_BYTES,
+        REQUEST_BYTES_MAX, //
+    },
+};
+
+/// The longest time for the answer of an attach.
+const ANSWER_MS: u32 = 30_000;
+
+impl Session {
+    /// Tells the server which store is used. Sleeps.
+    pub(super) fn attach(&self, channel: &impl AdminChannel) -> Result<Attached> {
+        let message = Message {
+            lease: 0,
+            ticket: None,
+            operation: Operation::Attach {
+                store: self.store.to_bytes(),
+            },
+        };
+        let (mut bytes, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES as usize]);
+        let len = message.write(&mut bytes).ok_or(EINVAL)?;
+        let bytes = bytes.get(..len).unwrap_or_default();
+        let message = UserMessage {
+            direction: Direction::Read,
+            bytes,
+            subject: bytes,
+        };
+        let (name, store) = (self.name(), &*self.store);
+        channel
+            .send_message(AnswerWaits::ForNothing, &message, &mut answer, ANSWER_MS)
+            .map_err(Error::from)
+            .inspect_err(|error| {
+                if LOG_LIMIT.allow().is_some() {
+                    pr_err!("session {name}: the server does not give store {store}: {error:?}\n");
+                }
+            })?;
+        let attached = Attached::parse(&answer).map_err(|reason| self.disbelieve(reason))?;
+        Ok(attached)
+    }
+
+    /// Goes on with what the server has said. What was sent before to an incarnation that it does
+    /// not know is not sent again.
+    pub(super) fn use_attached(&self, attached: &Attached) {
+        if let Some(lanes) = self.lanes.as_ref() {
+            lanes.set_life(attached.incarnation);
+        }
+        self.usage.lock().attached = Some(*attached);
+    }
+
+    /// Lets no other task ask; sleeps, and can be killed.
+    fn begin_asking(&self) -> Result<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(asking) = self.asking.try_lock() {
+                return Ok(asking);
+            }
+            self.rest()?;
+        }
+    }
+
+    /// Attaches again, to the store that has this name now. Sleeps, and can be killed.
+    pub(super) fn attach_again(&self) -> Result {
+        let rtrs = self.rtrs.as_ref().ok_or(errno::ENOTCONN)?;
+        let _asking = self.begin_asking()?;
+        let before = self.attached();
+        let now = self.attach(&**rtrs)?;
+        self.use_attached(&now);
+        if before.is_ok_and(|before| !now.has_kept(&before)) {
+            let (name, store) = (self.name(), &*self.store);
+            pr_warn!("session {name}: store {store} was begun anew, and keeps nothing of before\n");
+        }
+        Ok(())
+    }
+
+    /// Does so for an operation whose store was deleted, until the server says which one has its
+    /// name. Sleeps, and can be killed.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if there is none.
+    pub(super) fn ask_for_store(&self) -> Result {
+        let since = Instant::<Monotonic>::now();
+        loop {
+            self.wait_until_sent()?;
+            match self.attach_again() {
+                Ok(()) => return Ok(()),
+                Err(ENOENT) => return Err(ENODEV),
+                Err(error) => self.pause(error, retry::is_asked_again, since)?,
+            }
+        }
+    }
+}
