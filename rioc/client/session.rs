@@ -367,7 +367,7 @@ impl Session {
     /// and can be killed. If it fails its lane is idle again.
     pub(super) fn finish(&self, lane: u16) -> Result<KBox<Flight>> {
         let (lanes, since) = (self.lanes()?, Instant::now());
-        let (mut was_lost, mut is_asked) = (false, false);
+        let mut is_asked = false;
         loop {
             let mut flight = lanes.wait(lane)?;
             if let Ended::Answered(result) = flight.ended() {
@@ -385,11 +385,9 @@ impl Session {
                     lanes.give_back(flight);
                     return Err(error);
                 }
-                if retry::is_a_new_one(errno) || (retry::is_of_no_store(errno) && !was_lost) {
+                if retry::is_a_new_one(errno) {
                     flight.renew();
                 }
-            } else {
-                was_lost = true;
             }
             self.start(flight)?;
         }

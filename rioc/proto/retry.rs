@@ -45,7 +45,8 @@ pub const fn is_asked_again(errno: Errno) -> bool {
 }
 
 /// Whether it is sent again as a new operation, since the server keeps the answer with its number.
-/// Else an earlier copy of it may have been carried out, or be carried out yet.
+/// Else an earlier copy of it may have been carried out, or be carried out yet; also by a store
+/// that was deleted meanwhile, whose log knows that.
 pub const fn is_a_new_one(errno: Errno) -> bool {
     errno.get() == Errno::EAGAIN.get()
 }

@@ -17,6 +17,7 @@ use rioc::proto::{
     retry::{
         is_a_new_one,
         is_asked_again,
+        is_of_no_store,
         is_sent_again,
         is_sent_later, //
     },
@@ -186,6 +187,14 @@ fn what_was_not_carried_out_is_sent_again() {
     assert!(is_a_new_one(Errno::EAGAIN) && !is_a_new_one(Errno::ENOTCONN));
     // A lease of another client, and a store that is full, are answers.
     assert!(!is_sent_again(Errno::EBUSY) && !is_sent_again(Errno::ENOSPC));
+}
+
+/// RTRS may have sent it over two paths: one copy was carried out, and another one came to the
+/// store when it was deleted. The log knows the number.
+#[test]
+fn what_came_to_a_store_that_was_deleted_keeps_its_number() {
+    assert!(is_of_no_store(Errno::ENODEV) && !is_of_no_store(Errno::ENOENT));
+    assert!(!is_a_new_one(Errno::ENODEV) && !is_sent_again(Errno::ENODEV));
 }
 
 #[test]
