@@ -206,7 +206,7 @@ impl Session {
         })?;
         self.lanes.populate(Lanes::new(rtrs.io_depth())?);
         let attached = self.attach(&*rtrs)?;
-        self.use_attached(&attached);
+        self.use_attached(None, &attached);
         self.set_state(State::Connected);
         let mut usage = self.usage.lock();
         if self.state() == State::Closed {

@@ -69,13 +69,22 @@ impl Session {
         Ok(attached)
     }
 
-    /// Goes on with what the server has said. What was sent before to an incarnation that it does
-    /// not know is not sent again.
-    pub(super) fn use_attached(&self, attached: &Attached) {
-        if let Some(lanes) = self.lanes.as_ref() {
-            lanes.set_life(attached.incarnation);
+    /// Goes on with what the server has said, if `before` is what it has said last. What was sent
+    /// before to an incarnation that it does not know is not sent again.
+    pub(super) fn use_attached(&self, before: Option<Attached>, now: &Attached) {
+        let mut usage = self.usage.lock();
+        if usage.attached != before {
+            return;
         }
-        self.usage.lock().attached = Some(*attached);
+        if let Some(lanes) = self.lanes.as_ref() {
+            lanes.set_life(now.incarnation);
+        }
+        usage.attached = Some(*now);
+        drop(usage);
+        if before.is_some_and(|before| !now.has_kept(&before)) {
+            let (name, store) = (self.name(), &*self.store);
+            pr_warn!("session {name}: store {store} was begun anew, and keeps nothing of before\n");
+        }
     }
 
     /// Lets no other task ask; sleeps, and can be killed.
@@ -92,13 +101,8 @@ impl Session {
     pub(super) fn attach_again(&self) -> Result {
         let rtrs = self.rtrs.as_ref().ok_or(errno::ENOTCONN)?;
         let _asking = self.begin_asking()?;
-        let before = self.attached();
         let now = self.attach(&**rtrs)?;
-        self.use_attached(&now);
-        if before.is_ok_and(|before| !now.has_kept(&before)) {
-            let (name, store) = (self.name(), &*self.store);
-            pr_warn!("session {name}: store {store} was begun anew, and keeps nothing of before\n");
-        }
+        self.use_attached(self.attached().ok(), &now);
         Ok(())
     }
 

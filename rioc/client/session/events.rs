@@ -28,7 +28,12 @@ impl SessionEvents for Session {
         let before = self.attached()?;
         let now = self.attach(path)?;
         let is_same = (before.boot, before.client) == (now.boot, now.client);
-        Ok(is_same && now.knows_operations_of(&before))
+        if is_same && now.knows_operations_of(&before) {
+            return Ok(true);
+        }
+        // The server uses that store for all paths of the session from now on.
+        self.use_attached(Some(before), &now);
+        Ok(false)
     }
 
     fn io_failed(&self) {
