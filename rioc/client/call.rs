@@ -4,11 +4,7 @@
 
 use kernel::{
     prelude::*,
-    sync::{
-        new_mutex,
-        Arc,
-        Mutex, //
-    },
+    sync::Arc,
     uaccess::{
         UserPtr,
         UserSlice, //
@@ -17,8 +13,10 @@ use kernel::{
 use kernel_ext::{
     crc::Checksum,
     errno,
+    new_irq_lock,
     sync::{
         new_wait_queue,
+        IrqLock,
         WaitQueue, //
     }, //
 };
@@ -120,7 +118,7 @@ fn exchange(session: &Arc<Session>, operation: Operation<'_>, lease: u32) -> Res
 #[pin_data]
 struct Asked {
     #[pin]
-    state: Mutex<Asking>,
+    state: IrqLock<Asking>,
     #[pin]
     answered: WaitQueue,
 }
@@ -139,7 +137,7 @@ enum Asking {
 #[inline(never)]
 fn lease(session: &Arc<Session>, operation: Operation<'static>) -> Result<Short> {
     let asked = pin_init!(Asked {
-        state <- new_mutex!(Asking::Waited),
+        state <- new_irq_lock!(Asking::Waited),
         answered <- new_wait_queue!(),
     });
     let asked = Arc::pin_init(asked, GFP_KERNEL)?;
