@@ -117,6 +117,9 @@ fn exchange(session: &Arc<Session>, operation: Operation<'_>, lease: u32) -> Res
 /// A lease that is asked for by a work item, as the program may be killed at any moment.
 #[pin_data]
 struct Asked {
+    /// The memory of the operation, until the item takes it.
+    #[pin]
+    flight: IrqLock<Option<KBox<Flight>>>,
     #[pin]
     state: IrqLock<Asking>,
     #[pin]
@@ -133,18 +136,40 @@ enum Asking {
     GivenUp,
 }
 
+impl Asked {
+    fn is_given_up(&self) -> bool {
+        matches!(*self.state.lock(), Asking::GivenUp)
+    }
+
+    /// Asks for it, unless the program was killed before.
+    fn ask(&self, session: &Session, operation: Operation<'static>) -> Result<Short> {
+        let flight = self.flight.lock().take();
+        let mut flight = flight.ok_or(errno::ECANCELED)?;
+        let lane = flight.lane();
+        if let Err(error) = flight.prepare(operation, 0) {
+            session.lanes()?.give_back(flight);
+            return Err(error);
+        }
+        session.start_unless(flight, || self.is_given_up())?;
+        short(session, session.finish(lane)?, wire::LEASE)
+    }
+}
+
 /// Takes a lease. Sleeps, and can be killed.
 #[inline(never)]
 fn lease(session: &Arc<Session>, operation: Operation<'static>) -> Result<Short> {
     let asked = pin_init!(Asked {
+        flight <- new_irq_lock!(None),
         state <- new_irq_lock!(Asking::Waited),
         answered <- new_wait_queue!(),
     });
-    let asked = Arc::pin_init(asked, GFP_KERNEL)?;
+    let (asked, lanes) = (Arc::pin_init(asked, GFP_KERNEL)?, session.lanes()?);
+    // Here, as an item that waits cannot be killed.
+    let flight = lanes.take()?;
+    *asked.flight.lock() = Some(flight);
     let (left, to) = (session.clone(), asked.clone());
-    session.client().wq.try_spawn(GFP_KERNEL, move || {
-        let answer = exchange(&left, operation, 0);
-        let answer = answer.and_then(|flight| short(&left, flight, wire::LEASE));
+    let spawned = session.client().wq.try_spawn(GFP_KERNEL, move || {
+        let answer = to.ask(&left, operation);
         let mut state = to.state.lock();
         let is_given_up = matches!(*state, Asking::GivenUp);
         *state = Asking::Answered(answer);
@@ -153,17 +178,24 @@ fn lease(session: &Arc<Session>, operation: Operation<'static>) -> Result<Short>
         if let (true, Ok(taken)) = (is_given_up, answer) {
             release(&left, taken.lease);
         }
-    })?;
+    });
+    if let Err(error) = spawned {
+        let flight = asked.flight.lock().take();
+        if let Some(flight) = flight {
+            lanes.give_back(flight);
+        }
+        return Err(error);
+    }
     let is_there = || !matches!(*asked.state.lock(), Asking::Waited);
     let waited = asked.answered.wait_until_killable(is_there);
     let mut state = asked.state.lock();
-    match (&*state, waited) {
-        (Asking::Answered(answer), _) => *answer,
-        (_, waited) => {
-            *state = Asking::GivenUp;
-            waited.and(Err(errno::ECANCELED))
-        }
+    if let Asking::Answered(answer) = *state {
+        return answer;
     }
+    *state = Asking::GivenUp;
+    drop(state);
+    session.wake();
+    waited.and(Err(errno::ECANCELED))
 }
 
 #[inline(never)]

@@ -308,12 +308,16 @@ impl Session {
         self.lanes.as_ref().ok_or(errno::ENOTCONN)
     }
 
-    /// Waits until operations are sent; sleeps, and can be killed.
-    fn wait_until_sent(&self) -> Result {
+    /// Waits until operations are sent; sleeps, and can be killed, or given up by who has
+    /// [woken](Self::wake) it.
+    fn wait_until_sent(&self, is_given_up: impl Fn() -> bool) -> Result {
         self.changed.wait_until_killable(|| {
             let state = self.state();
-            state != State::Waiting && state != State::Connecting
+            (state != State::Waiting && state != State::Connecting) || is_given_up()
         })?;
+        if is_given_up() {
+            return Err(errno::ECANCELED);
+        }
         match self.state() {
             State::Failing => Err(EIO),
             State::Closed => Err(errno::ESHUTDOWN),
@@ -321,12 +325,26 @@ impl Session {
         }
     }
 
+    /// Lets those look that wait until operations are sent.
+    pub(super) fn wake(&self) {
+        self.changed.wake_all();
+    }
+
     /// Sends an operation. Sleeps, and can be killed. If that fails its lane is idle again.
-    pub(super) fn start(&self, mut flight: KBox<Flight>) -> Result {
+    pub(super) fn start(&self, flight: KBox<Flight>) -> Result {
+        self.start_unless(flight, || false)
+    }
+
+    /// Sends an operation, unless it was given up before.
+    pub(super) fn start_unless(
+        &self,
+        mut flight: KBox<Flight>,
+        is_given_up: impl Fn() -> bool,
+    ) -> Result {
         let (lanes, rtrs) = (self.lanes()?, self.rtrs.as_ref().ok_or(errno::ENOTCONN)?);
         let since = Instant::now();
         loop {
-            if let Err(error) = self.wait_until_sent() {
+            if let Err(error) = self.wait_until_sent(&is_given_up) {
                 lanes.give_back(flight);
                 return Err(error);
             }

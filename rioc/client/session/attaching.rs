@@ -115,7 +115,7 @@ impl Session {
     pub(super) fn ask_for_store(&self) -> Result {
         let since = Instant::<Monotonic>::now();
         loop {
-            self.wait_until_sent()?;
+            self.wait_until_sent(|| false)?;
             match self.attach_again() {
                 Ok(()) => return Ok(()),
                 Err(ENOENT) => return Err(ENODEV),

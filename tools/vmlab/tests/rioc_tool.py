@@ -108,7 +108,8 @@ def test_a_line_for_connect_says_what_is_wrong(pair: Lab) -> None:
 
 @needs(wires=1, own_modules=True)
 def test_a_lease_holds_against_another_session(pair: Lab) -> None:
-    """Until its command has ended, also by SIGKILL; commands within use it."""
+    """Until its command has ended, also by SIGKILL; commands within use it. That of a program that was killed in an
+    outage is never asked for."""
     begin(pair)
     eq(connect(pair, "cc", "store=bb"), "")
     run = pair.client.run
@@ -125,6 +126,15 @@ def test_a_lease_holds_against_another_session(pair: Lab) -> None:
     run("kill -9 $(cat /run/pid)")
     until(lambda: run("rioc get cc 1:1 2>&1; true") == "new", 20, "the lease has ended with its program")
     job.kill()
+    pair.cut(0)
+    until(lambda: all(pair.client.read(f"{CONTROL}/sessions/{name}/state") == "waiting" for name in ("bb", "cc")), 40,
+          "no path is left")
+    before = pair.server.read("/sys/class/rioc-server/ctl/stores/bb/stats")
+    run("timeout -s KILL 1 rioc lease bb 1:2 -- true; true")
+    pair.mend(0)
+    until(lambda: pair.client.read(f"{CONTROL}/sessions/bb/state") == "connected", 60, "the path is back")
+    run("sleep 1")
+    eq(pair.server.read("/sys/class/rioc-server/ctl/stores/bb/stats"), before)
 
 
 @needs(wires=2, own_modules=True, timeout=240)
