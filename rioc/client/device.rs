@@ -25,6 +25,12 @@ use kernel::{
         UserPtr,
         UserSlice, //
     },
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    },
 };
 use kernel_ext::errno;
 use zerocopy::{
@@ -53,43 +59,72 @@ use crate::proto::{
 /// The most bytes of the name of a session.
 const NAME_MAX: usize = 254;
 
-/// An open file.
+/// The leases of an open file, and the work item that ends them with it.
 #[pin_data]
-pub(crate) struct Opened {
-    user: SetOnce<(User, Attached)>,
+struct Leases {
+    session: Arc<Session>,
     #[pin]
-    leases: Mutex<KVec<u32>>,
+    numbers: Mutex<KVec<u32>>,
+    #[pin]
+    ending: Work<Leases>,
 }
+
+impl_has_work! {
+    impl HasWork<Self> for Leases { self.ending }
+}
+
+impl WorkItem for Leases {
+    type Pointer = Arc<Leases>;
+
+    fn run(leases: Arc<Leases>) {
+        let numbers = core::mem::take(&mut *leases.numbers.lock());
+        for number in &numbers {
+            call::release(&leases.session, *number);
+        }
+    }
+}
+
+impl Leases {
+    fn new(session: &Arc<Session>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                session: session.clone(),
+                numbers <- new_mutex!(KVec::new()),
+                ending <- new_work!("rioc_client::Leases::ending"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// The session that a file has attached, and its store as it was then.
+struct Use {
+    user: User,
+    before: Attached,
+    leases: Arc<Leases>,
+}
+
+/// An open file.
+pub(crate) struct Opened(SetOnce<Use>);
 
 #[vtable]
 impl MiscDevice for Opened {
     type Ptr = Arc<Self>;
 
     fn open(_file: &File, _misc: &MiscDeviceRegistration<Self>) -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                user: SetOnce::new(),
-                leases <- new_mutex!(KVec::new()),
-            }),
-            GFP_KERNEL,
-        )
+        Ok(Arc::new(Self(SetOnce::new()), GFP_KERNEL)?)
     }
 
     fn release(opened: Arc<Self>, _file: &File) {
-        let leases = core::mem::take(&mut *opened.leases.lock());
-        let Ok((session, _)) = opened.session() else {
+        let Some(Use { leases, .. }) = opened.0.as_ref() else {
             return;
         };
-        if leases.is_empty() {
+        if leases.numbers.lock().is_empty() {
             return;
         }
-        let left = session.clone();
         // The task may have been killed, and the server be away.
-        let _ = session.client().wq.try_spawn(GFP_KERNEL, move || {
-            for lease in &leases {
-                call::release(&left, *lease);
-            }
-        });
+        let queue = &leases.session.client().wq;
+        let _ = queue.enqueue::<Arc<Leases>, 0>(leases.clone());
     }
 
     fn ioctl(opened: ArcBorrow<'_, Self>, _file: &File, cmd: u32, arg: usize) -> Result<isize> {
@@ -111,12 +146,6 @@ impl MiscDevice for Opened {
 }
 
 impl Opened {
-    /// Returns the session, and its store as it was attached.
-    fn session(&self) -> Result<(&Arc<Session>, &Attached)> {
-        let (user, attached) = self.user.as_ref().ok_or(errno::ENOTCONN)?;
-        Ok((user.session(), attached))
-    }
-
     fn attach(&self, request: &mut Request, bytes: u64) -> Result {
         let mut name = [0; NAME_MAX];
         let len = usize::try_from(bytes).map_err(|_| EINVAL)?;
@@ -125,8 +154,13 @@ impl Opened {
         let from = UserSlice::new(UserPtr::from_addr(address), len);
         from.reader().read_slice(name)?;
         let user = Client::get()?.user(name)?;
-        let attached = user.session().attached()?;
-        if !self.user.populate((user, attached)) {
+        let (attached, leases) = (user.session().attached()?, Leases::new(user.session())?);
+        let attaches = Use {
+            user,
+            before: attached,
+            leases,
+        };
+        if !self.0.populate(attaches) {
             return Err(EBUSY);
         }
         let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
@@ -138,28 +172,31 @@ impl Opened {
     }
 
     fn carry_out(&self, request: &mut Request, call: Call) -> Result {
-        let (session, before) = self.session()?;
-        let done = self.carry_out_over(session, request, call);
+        let used = self.0.as_ref().ok_or(errno::ENOTCONN)?;
+        let done = used.carry_out(request, call);
         // Also of a call during which that was so: a part of it may be in no store.
-        if !session.attached()?.has_kept(before) {
+        if !used.user.session().attached()?.has_kept(&used.before) {
             return Err(errno::ECONNRESET);
         }
         done
     }
+}
 
-    fn carry_out_over(&self, session: &Arc<Session>, request: &mut Request, call: Call) -> Result {
+impl Use {
+    fn carry_out(&self, request: &mut Request, call: Call) -> Result {
+        let (session, leases) = (self.user.session(), &self.leases.numbers);
         match call {
             Call::One(Operation::Lease { .. }) => {
                 // One that could not be kept would not be ended.
-                self.leases.lock().reserve(1, GFP_KERNEL)?;
+                leases.lock().reserve(1, GFP_KERNEL)?;
                 call::carry_out(session, request, call)?;
-                Ok(self.leases.lock().push(request.lease, GFP_KERNEL)?)
+                Ok(leases.lock().push(request.lease, GFP_KERNEL)?)
             }
             Call::One(Operation::Release) => {
                 let released = call::carry_out(session, request, call);
                 // One that may be left is ended with the file.
                 if matches!(released, Ok(()) | Err(errno::ESTALE)) {
-                    self.leases.lock().retain(|lease| *lease != request.lease);
+                    leases.lock().retain(|lease| *lease != request.lease);
                 }
                 released
             }
