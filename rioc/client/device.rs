@@ -193,6 +193,10 @@ impl Use {
                 Ok(leases.lock().push(request.lease, GFP_KERNEL)?)
             }
             Call::One(Operation::Release) => {
+                if !leases.lock().contains(&request.lease) {
+                    // It is that of another file of the session, or none.
+                    return Err(errno::ESTALE);
+                }
                 let released = call::carry_out(session, request, call);
                 // One that may be left is ended with the file.
                 if matches!(released, Ok(()) | Err(errno::ESTALE)) {

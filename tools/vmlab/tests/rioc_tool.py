@@ -106,10 +106,30 @@ def test_a_line_for_connect_says_what_is_wrong(pair: Lab) -> None:
         ok(len(pair.client.log_matches(line, mark)) >= 1, line)
 
 
+# A lease of one file, which another file of the same session cannot end.
+RELEASES = """
+import ctypes, errno, fcntl, os, struct
+def ask(file, kind, lease=0, name=b""):
+    room = ctypes.create_string_buffer(name)
+    of = (0, kind == 13, 0, len(name), ctypes.addressof(room) if name else 0)
+    request = bytearray(struct.pack("=4I14Q", 1, kind, 0, lease, *of, *[0] * 9))
+    try:
+        fcntl.ioctl(file, 3 << 30 | 128 << 16 | 0xb9 << 8 | 1, request)
+    except OSError as failed:
+        return errno.errorcode[failed.errno], 0
+    return 0, struct.unpack_from("=I", request, 12)[0]
+one, other = (os.open("/dev/rioc", os.O_RDWR) for _ in range(2))
+for file in (one, other):
+    assert ask(file, 1, name=b"bb")[0] == 0
+done, lease = ask(one, 13)
+print(done, *(ask(file, 14, lease)[0] for file in (other, one, one)))
+"""
+
+
 @needs(wires=1, own_modules=True)
 def test_a_lease_holds_against_another_session(pair: Lab) -> None:
-    """Until its command has ended, also by SIGKILL; commands within use it. That of a program that was killed in an
-    outage is never asked for."""
+    """Until its command has ended, also by SIGKILL; commands within use it. Only its file ends it, and one of a program
+    that was killed in an outage is never asked for."""
     begin(pair)
     eq(connect(pair, "cc", "store=bb"), "")
     run = pair.client.run
@@ -126,6 +146,7 @@ def test_a_lease_holds_against_another_session(pair: Lab) -> None:
     run("kill -9 $(cat /run/pid)")
     until(lambda: run("rioc get cc 1:1 2>&1; true") == "new", 20, "the lease has ended with its program")
     job.kill()
+    eq(run(f"python3 -S - <<'E'\n{RELEASES}E\n"), "0 ESTALE 0 ESTALE\n")
     pair.cut(0)
     until(lambda: all(pair.client.read(f"{CONTROL}/sessions/{name}/state") == "waiting" for name in ("bb", "cc")), 40,
           "no path is left")
