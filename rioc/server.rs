@@ -14,6 +14,7 @@
 //! | `session` | clients attach |
 //! | `store` | requests come to a store, and a work item carries them out |
 //! | `engine` | requests, under the lock of the store: what `proto::store` decides |
+//! | `upkeep` | segments are collected, in a work item of its own |
 //! | `reading` | blocks are read, answers are made |
 //! | `log`, `log_io`, `one_device` | stores on a log |
 //! | `message` | what clients send, and are answered |
@@ -31,6 +32,7 @@ mod session;
 mod store;
 mod stores;
 mod sysfs;
+mod upkeep;
 
 use kernel_ext::ratelimit::RateLimit;
 

@@ -3,6 +3,7 @@
 //! Carries out the requests of a store, under its lock.
 
 mod clients;
+mod turn;
 
 use ferro_proto::errno::Errno;
 use kernel::{
@@ -11,7 +12,10 @@ use kernel::{
 };
 use rtrs_server::Operation;
 
-pub(super) use self::clients::Place;
+pub(super) use self::{
+    clients::Place,
+    turn::Turn, //
+};
 use super::{
     medium::{
         Acting,
@@ -54,9 +58,6 @@ use crate::proto::{
     },
     turns::Turns, //
 };
-
-/// The slots that are looked at in one step.
-const TRIM_SLOTS: u32 = 4096;
 
 /// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,7 +129,7 @@ pub(super) struct Engine<D> {
     waiting: KVVec<u32>,
     ended: KVVec<u32>,
     in_flight: usize,
-    pub(super) turns: Turns,
+    turns: Turns,
     /// The first slot that was not looked at for an object that a restart has left to be cut.
     untrimmed: Option<u32>,
     /// A segment is collected, and its work item waits for room.
@@ -266,7 +267,7 @@ impl<D: Kept> Engine<D> {
     /// Returns the next request that takes a step, of which [`Self::finish`] follows: `scratch` has
     /// what it needs, or says which blocks are read before.
     #[inline(never)]
-    pub(super) fn next(&mut self, scratch: &mut Scratch) -> Option<u32> {
+    fn next(&mut self, scratch: &mut Scratch) -> Option<u32> {
         loop {
             let tag = self.acting.next()?;
             let (client, chunk) = split(tag);
@@ -425,44 +426,6 @@ impl<D: Kept> Engine<D> {
                 request.state = State::Runs;
                 self.acting.run(tag);
             }
-        }
-    }
-
-    /// Takes a step of what is left to be done; returns whether it has done something.
-    pub(super) fn reap(&mut self) -> bool {
-        let is_reaping = self.store.index().is_reaping();
-        let with = (&mut self.acting, &Crc);
-        let is_done = is_reaping && self.store.reap(with).is_ok();
-        if is_done {
-            self.try_again();
-        }
-        is_done
-    }
-
-    /// Looks for objects that a restart has left to be cut; returns whether it is to go on.
-    pub(super) fn trim(&mut self) -> bool {
-        let Some(from) = self.untrimmed else {
-            return false;
-        };
-        let index = self.store.index();
-        let is_left = |slot: &u32| {
-            let object = index.slots().object(*slot);
-            object.is_some_and(|object| object.is_shrinking)
-        };
-        let end = from.saturating_add(TRIM_SLOTS).min(index.slots().count());
-        let found = (from..end).find(is_left);
-        self.untrimmed = found.or((end < index.slots().count()).then_some(end));
-        let with = (&mut self.acting, &Crc);
-        match found {
-            Some(slot) => {
-                let is_done = self.store.trim(slot, with).is_ok();
-                if is_done {
-                    // Who writes behind its end waits for this.
-                    self.try_again();
-                }
-                is_done
-            }
-            None => self.untrimmed.is_some(),
         }
     }
 }

@@ -37,12 +37,12 @@ use kernel_ext::{
     },
 };
 use rtrs_server::Operation;
-use seglog::layout::COLUMN_BYTES_MAX;
 
 use super::{
     engine::{
         Engine,
-        Place, //
+        Place,
+        Turn, //
     },
     log_io::{
         Ends,
@@ -51,7 +51,8 @@ use super::{
     medium::Kept,
     memory::REQUESTS_MAX,
     one_device::OneDevice,
-    reading::Scratch, //
+    reading::Scratch,
+    upkeep::Upkeep, //
 };
 use crate::proto::{
     answer::Attached,
@@ -102,25 +103,6 @@ struct Inbox {
     ended: KVec<(Io, Result)>,
     is_closed: bool,
 }
-
-/// Memory for what a store does by itself on a log: its segments are collected.
-struct Upkeep<D: Kept> {
-    device: OneDevice,
-    column: KVVec<u8>,
-    /// The segment, and whether a batch of it was read.
-    victim: Option<(D::Victim, bool)>,
-    /// Whether something of it could be read, so far.
-    is_readable: bool,
-    /// The segments that were collected.
-    count: u32,
-    /// A pause is due: what cannot be read, or moved, is not tried again at once.
-    is_vain: bool,
-}
-
-/// The pause behind a segment that cannot be read, and behind many others, in milliseconds.
-const PAUSE_MS: u32 = 20;
-/// The segments that are collected without a pause.
-const UNPAUSED: u32 = 256;
 
 /// A store.
 #[pin_data]
@@ -179,8 +161,8 @@ impl<D: Kept> WorkItem<1> for StoreOn<D> {
         if let Some(upkeep) = &mut *upkeep {
             while store.collect(upkeep) {
                 has_moved = true;
-                if core::mem::take(&mut upkeep.is_vain) {
-                    fsleep(Delta::from_millis(PAUSE_MS.into()));
+                if let Some(pause_ms) = upkeep.take_pause_ms() {
+                    fsleep(Delta::from_millis(pause_ms.into()));
                 }
             }
         }
@@ -214,17 +196,7 @@ impl<D: Kept> StoreOn<D> {
         };
         let one = |device: &Arc<BlockDevice>| OneDevice::new(device.clone());
         let scratch = Scratch::new(device.as_ref().map(one).transpose()?)?;
-        let upkeep = match &device {
-            Some(device) => Some(Upkeep {
-                device: one(device)?,
-                column: KVVec::from_elem(0, COLUMN_BYTES_MAX, GFP_KERNEL)?,
-                victim: None,
-                is_readable: false,
-                count: 0,
-                is_vain: false,
-            }),
-            None => None,
-        };
+        let upkeep = device.as_ref().map(Upkeep::new).transpose()?;
         let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let completes = CompleteOnDrop::new(gone.clone());
         let name = CString::try_from_fmt(fmt!("{name}"))?;
@@ -270,25 +242,17 @@ impl<D: Kept> StoreOn<D> {
             return false;
         };
         self.take_in(engine);
-        engine.settle();
-        let is_due = engine.turns.is_due();
-        if is_due {
-            engine.turns.rest();
-            if engine.reap() || engine.trim() {
+        match engine.turn(scratch) {
+            Turn::Reads(tag) => {
+                drop(locked);
+                scratch.fetch();
+                if let Some(engine) = self.engine.lock().as_deref_mut() {
+                    engine.finish(tag, scratch);
+                }
                 return true;
             }
-        }
-        if let Some(tag) = engine.next(scratch) {
-            engine.turns.request();
-            drop(locked);
-            scratch.fetch();
-            if let Some(engine) = self.engine.lock().as_deref_mut() {
-                engine.finish(tag, scratch);
-            }
-            return true;
-        }
-        if !is_due && (engine.reap() || engine.trim()) {
-            return true;
+            Turn::Done => return true,
+            Turn::Idle => (),
         }
         let inbox = self.inbox.lock();
         let is_empty = inbox.list.is_empty() && inbox.ended.is_empty();
@@ -334,51 +298,11 @@ impl<D: Kept> StoreOn<D> {
 
     /// Takes a step of collecting; returns whether the next one may follow.
     fn collect(&self, upkeep: &mut Upkeep<D>) -> bool {
-        let Upkeep {
-            device,
-            column,
-            victim,
-            is_readable,
-            count,
-            is_vain,
-        } = upkeep;
-        if let Some((victim, is_loaded @ false)) = victim {
-            *is_loaded = D::load(victim, device, column);
-            if *is_loaded {
-                *is_readable = true;
-                return true;
-            }
+        if upkeep.load() {
+            return true;
         }
-        let done = self.with_engine(|engine| {
-            engine.is_collecting = false;
-            // A store that has ended its last request waits for nothing that is moved.
-            if self.is_stopped() && engine.is_idle() {
-                return Ok(false);
-            }
-            let medium = engine.store.medium_mut();
-            match victim {
-                None if medium.is_low() => {
-                    *victim = medium.begin_collecting().map(|victim| (victim, false));
-                    Ok(victim.is_some())
-                }
-                None => Ok(false),
-                Some((ended, false)) => {
-                    medium.end_collecting(ended);
-                    *count = count.wrapping_add(1);
-                    *is_vain = !core::mem::take(is_readable) || *count % UNPAUSED == 0;
-                    *victim = None;
-                    engine.try_again();
-                    Ok(true)
-                }
-                Some((victim, is_loaded)) => {
-                    let from = (victim, &**column);
-                    *is_loaded = !D::collect(&mut engine.store, from, &mut engine.acting);
-                    engine.is_collecting = *is_loaded;
-                    engine.settle();
-                    Ok(!*is_loaded)
-                }
-            }
-        });
+        let is_ending = self.is_stopped();
+        let done = self.with_engine(|engine| Ok(upkeep.step(engine, is_ending)));
         done.unwrap_or_default()
     }
 
