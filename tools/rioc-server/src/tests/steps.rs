@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The steps of requests on a log: how many there are, and what each costs.
+
+use kernel::sync::Arc;
+
+use super::{
+    objects::Change,
+    random::Random,
+    rig::{
+        on_log,
+        OnLog,
+        DEVICE_BYTES, //
+    }, //
+};
+use crate::{
+    bdev::BlockDevice,
+    proto::medium::Medium, //
+};
+
+/// The bytes of one operation.
+const IO: u64 = 112 << 10;
+
+fn begin(has_cache: bool) -> (Arc<BlockDevice>, OnLog, u32) {
+    let device = BlockDevice::of_zeroes(4 * DEVICE_BYTES, has_cache).unwrap();
+    let mut server = on_log(&device, true).unwrap();
+    let (client, _) = server.attach(1).unwrap();
+    (device, server, client)
+}
+
+/// Checks that what a restart has left to be cut is cut beside the write behind its end, which waits for it.
+#[test]
+fn a_write_behind_the_end_of_a_cut_object_ends() {
+    let (device, mut server, client) = begin(true);
+    let mut random = Random::new(5);
+    Change::Write(2, 0, vec![1; 4096]).send(&mut server, (client, 0), 1);
+    for block in 0..100 {
+        let copy = Change::Copy(2, (0, 4096), 1, block * 8192);
+        copy.send(&mut server, (client, 0), block + 2);
+        server.settle(&mut random);
+    }
+    Change::Truncate(1, 0).send(&mut server, (client, 1), 1);
+    // The first ranges are cut, and this is written; the others are not.
+    server.go_on(0);
+    while server.end_io(&mut random) {
+        server.take_in();
+    }
+    let mut server = on_log(&device, false).unwrap();
+    let (client, _) = server.attach(1).unwrap();
+    let write = Change::Write(1, 40_960, vec![2; 4096]);
+    let number = write.send(&mut server, (client, 0), 500);
+    assert_eq!(server.run(&mut random, number).errno, 0);
+}
+
+/// A segment of which nothing can be read is followed by a pause: what is damaged is not read again
+/// and again while nothing else can be done.
+#[test]
+fn a_damaged_segment_is_not_read_for_ever() {
+    let device = BlockDevice::of_zeroes(DEVICE_BYTES, false).unwrap();
+    let mut server = on_log(&device, true).unwrap();
+    let (client, _) = server.attach(1).unwrap();
+    let mut random = Random::new(5);
+    let (layout, _) = server.engine.store.medium().reading();
+    let (_, most) = server.engine.store.medium().room();
+    // Nearly as much as there may be.
+    let objects = most * 9 / 10 / (IO / 4096);
+    for object in 0..objects {
+        let put = server.write((client, 0), object + 1, (object, 0), &[1; IO as usize]);
+        assert_eq!(server.run(&mut random, put).errno, 0);
+    }
+    for segment in 0..layout.parts().segments {
+        for unit in 0..layout.segment_bytes() / 512 {
+            device.flip((layout.segment(segment) + unit * 512) as usize, 1);
+        }
+    }
+    for sequence in objects + 1..objects + 80 {
+        server.write((client, 0), sequence, (0, 0), &[2; IO as usize]);
+        server.take_in();
+        for _ in 0..20 {
+            server.go_on(0);
+            server.collect_all();
+            server.end_io(&mut random);
+        }
+    }
+    assert!(server.pauses > 0, "something was to be collected");
+}
