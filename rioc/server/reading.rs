@@ -57,6 +57,13 @@ use crate::proto::{
 /// The names that are looked for at a time.
 const NAMES: usize = 64;
 
+/// The most blocks that one step reads.
+const MISSING_MAX: usize = if IO_BLOCKS_MAX > OLD_MAX {
+    IO_BLOCKS_MAX
+} else {
+    OLD_MAX
+};
+
 /// The place to which a block is read.
 #[derive(Clone, Copy)]
 enum Target {
@@ -74,6 +81,13 @@ struct Missing {
     to: Target,
 }
 
+impl Missing {
+    /// Returns where it is on the device, with its tag.
+    fn place(&self) -> u64 {
+        body::place_of(&self.stored, self.block)
+    }
+}
+
 /// The error of an answer, and the batch that it waits for; without one the request is given up.
 pub(super) type Failed = (u16, Option<u64>);
 
@@ -87,9 +101,9 @@ pub(super) struct Scratch {
     block: KBox<Block>,
     names: KVec<ObjectId>,
     missing: KVec<Missing>,
-    /// The device of a log, and memory for a block of it with its tag.
+    /// The device of a log, and memory for blocks of it with their tags.
     device: Option<OneDevice>,
-    tagged: KVec<u8>,
+    tagged: KVVec<u8>,
     look: Option<Look>,
     /// The memory of the answer of a read.
     memory: Option<Arc<PageBlock>>,
@@ -120,9 +134,9 @@ impl Scratch {
                 blocks: KBox::init(pin_init::init_zeroed(), GFP_KERNEL)?,
                 block: KBox::init(pin_init::init_zeroed(), GFP_KERNEL)?,
                 names: KVec::from_elem(ObjectId::default(), NAMES, GFP_KERNEL)?,
-                missing: KVec::with_capacity(IO_BLOCKS_MAX.max(OLD_MAX), GFP_KERNEL)?,
+                missing: KVec::with_capacity(MISSING_MAX, GFP_KERNEL)?,
                 device,
-                tagged: KVec::from_elem(0, body::TAGGED_BYTES, GFP_KERNEL)?,
+                tagged: KVVec::from_elem(0, MISSING_MAX * body::TAGGED_BYTES, GFP_KERNEL)?,
                 look: None,
                 memory: None,
                 head: NOTHING,
@@ -299,15 +313,38 @@ impl Scratch {
 
     /// Reads what is on the device only, without the lock. Sleeps.
     pub(super) fn fetch(&mut self) {
-        while let Some(missing) = self.missing.pop() {
-            let Missing { stored, block, to } = missing;
-            let place = body::place_of(&stored, block);
-            let read = self.device.as_mut().map(|device| {
-                let read = device.read(0, place, &mut self.tagged);
-                read.is_ok().then_some(&*self.tagged)
-            });
-            let found = read.flatten();
-            let found = found.and_then(|bytes| body::block_unread(bytes, &stored).ok());
+        let mut first = 0;
+        while first < self.missing.len() {
+            first = self.fetch_run(first);
+        }
+        self.missing.clear();
+    }
+
+    /// Reads blocks that are side by side, which is one read of the device; returns the number of
+    /// the next one.
+    fn fetch_run(&mut self, first: usize) -> usize {
+        let all = self.missing.get(first..).unwrap_or_default();
+        let Some(from) = all.first().map(Missing::place) else {
+            return first;
+        };
+        let places = (0u64..).map(|skipped| {
+            let bytes = skipped.saturating_mul(body::TAGGED_BYTES as u64);
+            from.saturating_add(bytes)
+        });
+        let run = all.iter().zip(places);
+        let count = run.take_while(|(one, place)| one.place() == *place).count();
+        let end = first.saturating_add(count);
+        let bytes = count.saturating_mul(body::TAGGED_BYTES);
+        let is_read = match (&mut self.device, self.tagged.get_mut(..bytes)) {
+            (Some(device), Some(to)) => device.read(0, from, to).is_ok(),
+            _ => false,
+        };
+        for (number, at) in (first..end).zip((0..bytes).step_by(body::TAGGED_BYTES)) {
+            let Some(Missing { stored, to, .. }) = self.missing.get(number).copied() else {
+                break;
+            };
+            let tagged = self.tagged.get(at..).filter(|_| is_read);
+            let found = tagged.and_then(|bytes| body::block_unread(bytes, &stored).ok());
             let sum = found.map(|(sum, bytes)| {
                 self.block.copy_from_slice(bytes);
                 sum
@@ -317,6 +354,7 @@ impl Scratch {
                 None => self.lose(&to),
             }
         }
+        end
     }
 
     /// Ends what was read for a request, and writes its answer; returns the batch that this waits

@@ -52,6 +52,30 @@ fn a_write_behind_the_end_of_a_cut_object_ends() {
     assert_eq!(server.run(&mut random, number).errno, 0);
 }
 
+/// Blocks that are side by side on the device are read at once.
+#[test]
+fn a_get_is_one_read_of_the_device() {
+    let (device, mut server, client) = begin(false);
+    let mut random = Random::new(5);
+    let put = server.write((client, 0), 1, (1, 0), &[1; IO as usize]);
+    assert_eq!(server.run(&mut random, put).errno, 0);
+    for (object, other) in [(2, 3), (2, 3)] {
+        // Others were written meanwhile: the batch is in memory no more.
+        let put = server.write((client, 0), object, (object, 0), &[2; 4096]);
+        server.run(&mut random, put);
+        let put = server.write((client, 1), other, (other, 0), &[3; 4096]);
+        server.run(&mut random, put);
+    }
+    device.take_reads();
+    let get = server.read((client, 0), 1, (0, IO));
+    assert_eq!(server.run(&mut random, get).errno, 0);
+    assert_eq!(device.take_reads(), 1);
+    // Without its first block, and in the middle of others.
+    let get = server.read((client, 0), 1, (5000, 50_000));
+    assert_eq!(server.run(&mut random, get).errno, 0);
+    assert_eq!(device.take_reads(), 1);
+}
+
 /// A segment of which nothing can be read is followed by a pause: what is damaged is not read again
 /// and again while nothing else can be done.
 #[test]
