@@ -128,6 +128,8 @@ pub(super) struct Engine<D> {
     /// The requests that wait for room, and those that wait for a batch.
     waiting: KVVec<u32>,
     ended: KVVec<u32>,
+    /// The batch up to which those that are durable were answered.
+    settled: u64,
     in_flight: usize,
     turns: Turns,
     /// The first slot that was not looked at for an object that a restart has left to be cut.
@@ -157,6 +159,7 @@ impl<D: Kept> Engine<D> {
             clients: KVec::with_capacity(CLIENTS_MAX, GFP_KERNEL)?,
             waiting: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
             ended: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
+            settled: 0,
             in_flight: 0,
             turns: Turns::default(),
             untrimmed: D::IS_DURABLE.then_some(0),
@@ -395,10 +398,17 @@ impl<D: Kept> Engine<D> {
         D::settle(&mut self.store, &mut self.acting);
         let durable = self.store.medium().durable_up_to();
         let is_stopped = self.store.medium().is_stopped();
+        if durable == self.settled && !is_stopped {
+            return;
+        }
+        self.settled = durable;
         let mut at = 0;
         while let Some(tag) = self.ended.get(at).copied() {
             if is_stopped || self.is_ended(tag, durable) {
-                let _ = self.ended.remove(at);
+                // The last one takes its place.
+                if let (Some(last), Some(place)) = (self.ended.pop(), self.ended.get_mut(at)) {
+                    *place = last;
+                }
                 self.answer(tag, durable);
             } else {
                 at = at.saturating_add(1);

@@ -104,6 +104,13 @@ struct Inbox {
     is_closed: bool,
 }
 
+/// Memory of the work item: for a step, and for what it takes out of the inbox at once.
+struct Worker {
+    scratch: KBox<Scratch>,
+    list: KVVec<(u32, Operation)>,
+    ended: KVec<(Io, Result)>,
+}
+
 /// A store.
 #[pin_data]
 pub(super) struct StoreOn<D: Kept> {
@@ -117,7 +124,7 @@ pub(super) struct StoreOn<D: Kept> {
     engine: Mutex<Option<KBox<Engine<D>>>>,
     /// Only the work item takes it, around the lock of the engine.
     #[pin]
-    scratch: Mutex<Option<KBox<Scratch>>>,
+    worker: Mutex<Option<Worker>>,
     #[pin]
     upkeep: Mutex<Option<Upkeep<D>>>,
     #[pin]
@@ -140,11 +147,11 @@ impl<D: Kept> WorkItem for StoreOn<D> {
     type Pointer = Arc<StoreOn<D>>;
 
     fn run(store: Arc<Self>) {
-        let mut scratch = store.scratch.lock();
-        let Some(scratch) = &mut *scratch else {
+        let mut worker = store.worker.lock();
+        let Some(worker) = &mut *worker else {
             return;
         };
-        while store.go_on(scratch) {}
+        while store.go_on(worker) {}
         if store.wants_upkeep() {
             let queue = store.queue.clone();
             let _ = queue.enqueue::<Arc<Self>, 1>(store.clone());
@@ -195,7 +202,11 @@ impl<D: Kept> StoreOn<D> {
             is_closed: false,
         };
         let one = |device: &Arc<BlockDevice>| OneDevice::new(device.clone());
-        let scratch = Scratch::new(device.as_ref().map(one).transpose()?)?;
+        let worker = Worker {
+            scratch: Scratch::new(device.as_ref().map(one).transpose()?)?,
+            list: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
+            ended: KVec::with_capacity(IOS_MAX, GFP_KERNEL)?,
+        };
         let upkeep = device.as_ref().map(Upkeep::new).transpose()?;
         let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let completes = CompleteOnDrop::new(gone.clone());
@@ -208,7 +219,7 @@ impl<D: Kept> StoreOn<D> {
                 memory_bytes,
                 inbox <- new_irq_lock!(inbox, "rioc_server::inbox"),
                 engine <- new_mutex!(Some(engine), "rioc_server::engine"),
-                scratch <- new_mutex!(Some(scratch), "rioc_server::scratch"),
+                worker <- new_mutex!(Some(worker), "rioc_server::worker"),
                 upkeep <- new_mutex!(upkeep, "rioc_server::upkeep"),
                 drained <- Completion::new(),
                 work <- new_work!("rioc_server::StoreOn::work"),
@@ -236,12 +247,13 @@ impl<D: Kept> StoreOn<D> {
     }
 
     /// Does something of what can be done; returns whether there may be more.
-    fn go_on(&self, scratch: &mut Scratch) -> bool {
+    fn go_on(&self, worker: &mut Worker) -> bool {
         let mut locked = self.engine.lock();
         let Some(engine) = locked.as_deref_mut() else {
             return false;
         };
-        self.take_in(engine);
+        self.take_in(engine, worker);
+        let scratch = &mut worker.scratch;
         match engine.turn(scratch) {
             Turn::Reads(tag) => {
                 drop(locked);
@@ -265,10 +277,12 @@ impl<D: Kept> StoreOn<D> {
 
     /// Takes what has come.
     #[inline(never)]
-    fn take_in(&self, engine: &mut Engine<D>) {
-        loop {
-            let next = self.inbox.lock().ended.remove(0).ok();
-            let Some((io, result)) = next else { break };
+    fn take_in(&self, engine: &mut Engine<D>, worker: &mut Worker) {
+        let mut inbox = self.inbox.lock();
+        core::mem::swap(&mut inbox.list, &mut worker.list);
+        core::mem::swap(&mut inbox.ended, &mut worker.ended);
+        drop(inbox);
+        for (io, result) in worker.ended.drain_all() {
             if let (Err(error), false) = (result, engine.store.medium().is_stopped()) {
                 pr_err!(
                     "store '{}': its log has failed: {error:?}: nothing is written any more: \
@@ -278,11 +292,7 @@ impl<D: Kept> StoreOn<D> {
             }
             engine.io_ended(io, result.is_ok());
         }
-        loop {
-            let next = self.inbox.lock().list.remove(0).ok();
-            let Some((client, operation)) = next else {
-                break;
-            };
+        for (client, operation) in worker.list.drain_all() {
             engine.arrive(client, operation);
         }
     }
@@ -368,10 +378,10 @@ impl<D: Kept> StoreService for StoreOn<D> {
         drop(workqueue::cancel_sync::<Self, 1>(&self));
         drop(workqueue::cancel_sync::<Self, 0>(&self));
         // Here, as the end of the last IO may have the last reference.
-        let (scratch, upkeep) = (self.scratch.lock().take(), self.upkeep.lock().take());
+        let (worker, upkeep) = (self.worker.lock().take(), self.upkeep.lock().take());
         let engine = self.engine.lock().take();
         let list = core::mem::replace(&mut self.inbox.lock().list, KVVec::new());
-        drop((scratch, upkeep, engine, list));
+        drop((worker, upkeep, engine, list));
     }
 
     fn gone(&self) -> Arc<Completion> {
