@@ -362,6 +362,34 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         (actions, crc): (&mut impl Actions, &impl Checksum),
     ) -> Step {
         let done = self.carry_out(client, op, (message, data), (actions, crc));
+        self.result(op, message, done, actions)
+    }
+
+    /// Takes the next step of a write as far as its bytes are not needed; returns its result if
+    /// that is all: its user need not copy them for it. [`Self::step`] follows otherwise.
+    pub fn ready(
+        &mut self,
+        op: &mut Op,
+        message: &Message<'_>,
+        (actions, crc): (&mut impl Actions, &impl Checksum),
+    ) -> Option<Step> {
+        let Operation::Write { object, span, .. } = message.operation else {
+            return None;
+        };
+        match self.ready_to_write(op, (object, &span), (actions, crc)) {
+            Ok(()) => None,
+            stopped => Some(self.result(op, message, stopped, actions)),
+        }
+    }
+
+    /// Returns the result of a step.
+    fn result(
+        &mut self,
+        op: &mut Op,
+        message: &Message<'_>,
+        done: Result<(), Stop>,
+        actions: &mut impl Actions,
+    ) -> Step {
         let errno = match done {
             Err(Stop::Read) => return Step::Read(op.old),
             Err(Stop::Wait(wait)) => return Step::Wait(wait),

@@ -33,7 +33,10 @@ use super::{
         refuse,
         reply, //
     },
-    reading::Scratch, //
+    reading::{
+        Failed,
+        Scratch, //
+    }, //
 };
 use crate::proto::{
     index::Source,
@@ -267,30 +270,6 @@ impl<D: Kept> Engine<D> {
         }
     }
 
-    /// Returns the next request that takes a step, of which [`Self::finish`] follows: `scratch` has
-    /// what it needs, or says which blocks are read before.
-    #[inline(never)]
-    fn next(&mut self, scratch: &mut Scratch) -> Option<u32> {
-        loop {
-            let tag = self.acting.next()?;
-            let (client, chunk) = split(tag);
-            let known = self.clients.get_mut(client).map(|known| &mut **known);
-            let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
-            let Some(request) = request else { continue };
-            match request.state {
-                State::Arrives => self.begin(tag),
-                // Another one has told that it begins.
-                State::Waits | State::Runs => {
-                    request.state = State::Stays;
-                    let (operation, old) = (&mut request.operation, &request.old);
-                    scratch.prepare(&mut *self.store, (operation, old));
-                    return Some(tag);
-                }
-                State::Repeated | State::Stays | State::Ended(_) => (),
-            }
-        }
-    }
-
     /// Lets a request take its step.
     #[inline(never)]
     pub(super) fn finish(&mut self, tag: u32, scratch: &mut Scratch) {
@@ -318,6 +297,18 @@ impl<D: Kept> Engine<D> {
         } else {
             let (op, of) = (&mut request.op, (&message, &mut data));
             self.store.step(client, op, of, with)
+        };
+        self.follow(tag, step, read);
+    }
+
+    /// Follows the result of a step, for which blocks were `read`.
+    pub(super) fn follow(&mut self, tag: u32, step: Step, read: Result<Option<u64>, Failed>) {
+        let (client, chunk) = split(tag);
+        let known = self.clients.get_mut(client).map(|known| &mut **known);
+        let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
+        let Some(request) = request else { return };
+        let Ok(message) = message_of(&request.operation) else {
+            return;
         };
         match step {
             Step::Read(old) => {

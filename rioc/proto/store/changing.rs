@@ -142,6 +142,22 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         self.medium.touch(self.index.bit(object));
     }
 
+    /// Has the blocks read that a write keeps in part, and makes sure that there is room for it.
+    pub(super) fn ready_to_write(
+        &mut self,
+        op: &mut Op,
+        (object, span): (ObjectId, &Span),
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<(), Stop> {
+        // An edge is in the first block, or in the last one.
+        let [first, last] = self.index.edges(object, span);
+        let [first, last] = [first, last].map(|edge| edge.map(|edge| edge.old));
+        self.read_old(op, [first, last, None, None])?;
+        let blocks = span.block_count() as usize;
+        let need = (Purpose::Write, blocks, WRITE_CHANGES_MAX);
+        self.room(op, need, with)
+    }
+
     fn write(
         &mut self,
         op: &mut Op,
@@ -149,17 +165,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         data: &mut Data<'_>,
         (actions, crc): (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
-        let [first, last] = self.index.edges(object, span);
-        let old = [first, last].map(|edge| edge.map(|edge| edge.old));
-        // An edge is in the first block, or in the last one.
-        let [first, last] = old;
-        self.read_old(op, [first, last, None, None])?;
-        let need = (
-            Purpose::Write,
-            span.block_count() as usize,
-            WRITE_CHANGES_MAX,
-        );
-        self.room(op, need, (actions, crc))?;
+        self.ready_to_write(op, (object, span), (actions, crc))?;
         let first = span.blocks().start;
         let mut parts = [0u32; 2];
         for (piece, sum) in span.pieces().zip(sums.iter()) {

@@ -6,9 +6,12 @@ use super::{
     super::{
         medium::Kept,
         memory::Crc,
+        message::message_of,
         reading::Scratch, //
     },
-    Engine, //
+    split,
+    Engine,
+    State, //
 };
 
 /// The slots that are looked at in one step.
@@ -19,7 +22,7 @@ const TRIM_SLOTS: u32 = 4096;
 pub(in crate::server) enum Turn {
     /// The request whose blocks are read without the lock; [`Engine::finish`] follows.
     Reads(u32),
-    /// A step was taken of what the store does by itself.
+    /// A step was taken.
     Done,
     /// No step is to be taken.
     Idle,
@@ -37,13 +40,45 @@ impl<D: Kept> Engine<D> {
                 return Turn::Done;
             }
         }
-        if let Some(tag) = self.next(scratch) {
+        if let Some(turn) = self.next(scratch) {
             self.turns.request();
-            return Turn::Reads(tag);
+            return turn;
         }
         match !is_due && (self.reap() || self.trim()) {
             true => Turn::Done,
             false => Turn::Idle,
+        }
+    }
+
+    /// Takes the turn of the next request. A step for which its bytes are not needed is taken at
+    /// once; else `scratch` has what it needs, or says which blocks are read before. Returns `None`
+    /// if there is none.
+    #[inline(never)]
+    fn next(&mut self, scratch: &mut Scratch) -> Option<Turn> {
+        loop {
+            let tag = self.acting.next()?;
+            let (client, chunk) = split(tag);
+            let known = self.clients.get_mut(client).map(|known| &mut **known);
+            let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
+            let Some(request) = request else { continue };
+            match request.state {
+                State::Arrives => self.begin(tag),
+                // Another one has told that it begins.
+                State::Waits | State::Runs => {
+                    request.state = State::Stays;
+                    let with = (&mut self.acting, &Crc);
+                    let message = message_of(&request.operation).ok();
+                    let ready = |message| self.store.ready(&mut request.op, &message, with);
+                    if let Some(step) = message.and_then(ready) {
+                        self.follow(tag, step, Ok(None));
+                        return Some(Turn::Done);
+                    }
+                    let (operation, old) = (&mut request.operation, &request.old);
+                    scratch.prepare(&mut *self.store, (operation, old));
+                    return Some(Turn::Reads(tag));
+                }
+                State::Repeated | State::Stays | State::Ended(_) => (),
+            }
         }
     }
 

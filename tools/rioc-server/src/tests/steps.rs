@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     bdev::BlockDevice,
+    pages,
     proto::medium::Medium, //
 };
 
@@ -74,6 +75,24 @@ fn a_get_is_one_read_of_the_device() {
     let get = server.read((client, 0), 1, (5000, 50_000));
     assert_eq!(server.run(&mut random, get).errno, 0);
     assert_eq!(device.take_reads(), 1);
+}
+
+/// A write that waits for room is not copied out of its chunk before there is some: 64 of them are,
+/// as eight programs with `put` have them in flight.
+#[test]
+fn a_write_that_waits_is_copied_once() {
+    let (_device, mut server, client) = begin(false);
+    let mut random = Random::new(5);
+    for (chunk, at) in (0..64).map(|chunk| (chunk, [0, 77][chunk as usize % 2])) {
+        let bytes = vec![1; IO as usize - 4096];
+        server.write((client, chunk), 1, (chunk.into(), at), &bytes);
+    }
+    pages::take_copied_bytes();
+    server.settle(&mut random);
+    let answers = server.take_answers();
+    assert!(answers.len() == 64 && answers.iter().all(|answer| answer.errno == 0));
+    let copied = pages::take_copied_bytes();
+    assert_eq!(copied, 64 * (IO - 4096));
 }
 
 /// A segment of which nothing can be read is followed by a pause: what is damaged is not read again
