@@ -96,6 +96,10 @@ use crate::proto::{
 /// The only member of a log.
 const OWN: Members = Members::of(0);
 
+/// The bytes at the begin of a device, and at its end, that have marks of file systems: those of
+/// btrfs are 64 KiB from its begin.
+const MARKS_BYTES: usize = 68 << 10;
+
 /// The memory of a log in the kernel.
 pub(super) struct InLog;
 
@@ -223,6 +227,13 @@ fn create(name: &str, on: &LogOn<'_>, device: &Arc<BlockDevice>) -> Result {
         );
         return Err(EEXIST);
     }
+    if !on.is_forced && !is_empty(&mut device)? {
+        pr_err!(
+            "add_store: '{name}': the device is not empty, as one with a file system: force=1 \
+             makes a log, and what it has is lost\n"
+        );
+        return Err(EEXIST);
+    }
     let of_store = (random::uuid(), ArrayTag(random::number()));
     let own = Superblock::new(of_store, 0, layout, random::number() | 1);
     let zeroes = KVec::from_elem(0, SLOT_BYTES as usize, GFP_KERNEL)?;
@@ -238,6 +249,21 @@ fn create(name: &str, on: &LogOn<'_>, device: &Arc<BlockDevice>) -> Result {
         pr_err!("add_store: '{name}': no log is made: it cannot be written: {error:?}\n");
         error
     })
+}
+
+/// Returns whether a device has nothing but zeroes where file systems, partitions and others have
+/// their marks. Sleeps.
+#[inline(never)]
+fn is_empty(device: &mut OneDevice) -> Result<bool> {
+    let mut bytes = KVVec::from_elem(0u8, MARKS_BYTES, GFP_KERNEL)?;
+    let end = device.bytes(0).saturating_sub(MARKS_BYTES as u64);
+    for at in [0, end] {
+        device.read(0, at, &mut bytes).map_err(|failed| failed.0)?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn check_memory(name: &str, layout: &Layout) -> Result {

@@ -2,7 +2,10 @@
 
 //! The steps of requests on a log: how many there are, and what each costs.
 
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 use super::{
     objects::Change,
@@ -126,4 +129,15 @@ fn a_damaged_segment_is_not_read_for_ever() {
         }
     }
     assert!(server.pauses > 0, "something was to be collected");
+}
+
+/// A new log is made on a device of zeroes only, unless it is forced.
+#[test]
+fn a_device_with_a_file_system_stays_as_it_is() {
+    // The marks of btrfs, of a partition table, and of an old array.
+    for at in [0x1_0040, 0x1fe, DEVICE_BYTES - 4096] {
+        let device = BlockDevice::of_zeroes(DEVICE_BYTES, false).unwrap();
+        device.flip(at, 0);
+        assert_eq!(on_log(&device, true).err(), Some(EEXIST), "a byte at {at}");
+    }
 }
