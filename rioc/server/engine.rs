@@ -139,6 +139,8 @@ pub(super) struct Engine<D> {
     untrimmed: Option<u32>,
     /// A segment is collected, and its work item waits for room.
     pub(super) is_collecting: bool,
+    /// The store is being deleted: no request waits for room any more.
+    is_ending: bool,
     gone: u64,
     pub(super) counts: Counts,
 }
@@ -167,6 +169,7 @@ impl<D: Kept> Engine<D> {
             turns: Turns::default(),
             untrimmed: D::IS_DURABLE.then_some(0),
             is_collecting: false,
+            is_ending: false,
             gone: 0,
             counts: Counts::default(),
         };
@@ -177,6 +180,12 @@ impl<D: Kept> Engine<D> {
     /// Whether no request is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight == 0
+    }
+
+    /// The store is being deleted: who waits for room, which may never be there, is answered.
+    pub(super) fn end_waiting(&mut self) {
+        self.is_ending = true;
+        self.try_again();
     }
 
     /// Whether nothing is in flight, and all is durable.
@@ -322,6 +331,15 @@ impl<D: Kept> Engine<D> {
                 }
                 request.state = State::Runs;
                 self.acting.run(tag);
+            }
+            Step::Wait(_) if self.is_ending => {
+                self.store.give_up(&mut request.op, &mut self.acting);
+                let outcome = Outcome {
+                    errno: Errno::ENODEV.get(),
+                    lease: 0,
+                };
+                request.state = State::Ended(Done { outcome, after: 0 });
+                self.answer(tag, 0);
             }
             Step::Wait(_) => {
                 // There is room for all.

@@ -373,6 +373,10 @@ impl<D: Kept> StoreService for StoreOn<D> {
 
     fn stop(self: Arc<Self>) {
         self.inbox.lock().is_closed = true;
+        let _ = self.with_engine(|engine| {
+            engine.end_waiting();
+            Ok(())
+        });
         self.clone().kick();
         self.drained.wait();
         drop(workqueue::cancel_sync::<Self, 1>(&self));

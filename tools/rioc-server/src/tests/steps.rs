@@ -141,3 +141,23 @@ fn a_device_with_a_file_system_stays_as_it_is() {
         assert_eq!(on_log(&device, true).err(), Some(EEXIST), "a byte at {at}");
     }
 }
+
+/// A store that is deleted waits for no room, which may never be there: its device ends nothing.
+#[test]
+fn a_store_that_is_deleted_waits_for_no_room() {
+    const ENODEV: i32 = 19;
+    let (_device, mut server, client) = begin(false);
+    for chunk in 0..20 {
+        server.write((client, chunk), 1, (chunk.into(), 0), &[1; IO as usize]);
+    }
+    while server.go_on(0) {}
+    assert_eq!(server.take_answers().len(), 0);
+    server.engine.end_waiting();
+    while server.go_on(0) {}
+    let answers = server.take_answers();
+    // Four are in flight, and one is behind them.
+    assert_eq!(answers.len(), 15);
+    assert!(answers.iter().all(|answer| answer.errno == ENODEV));
+    server.settle(&mut Random::new(1));
+    assert!(server.engine.is_idle());
+}
