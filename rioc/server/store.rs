@@ -5,7 +5,10 @@
 use block_ext::bdev::BlockDevice;
 use kernel::{
     prelude::*,
-    str::CString,
+    str::{
+        BStr,
+        CString, //
+    },
     sync::{
         new_mutex,
         Arc,
@@ -59,6 +62,9 @@ use crate::proto::{
     medium::Io,
     span::IO_BYTES_MAX, //
 };
+
+/// The most bytes of a session's name that are shown.
+const NAME_SHOWN: usize = 40;
 
 /// A store, on any medium.
 pub(super) trait StoreService: Send + Sync {
@@ -430,9 +436,15 @@ impl<D: Kept> StoreService for StoreOn<D> {
 
     fn show_clients(&self, page: &mut ShowBuffer<'_>) -> Result {
         self.with_engine(|engine| {
-            engine.each_client(|number, session, (operations, bytes, leases)| {
-                page.write_fmt(fmt!("{number} {session} {operations} {bytes} {leases}\n"))
-            })
+            let shown = engine.each_client(|number, session, (operations, bytes, leases)| {
+                // Clients choose their names, and all are in one page.
+                let name = session.to_bytes();
+                let name = BStr::from_bytes(name.get(..NAME_SHOWN).unwrap_or(name));
+                page.write_fmt(fmt!("{number} {name} {operations} {bytes} {leases}\n"))
+            });
+            // Those that have no room are left out.
+            drop(shown);
+            Ok(())
         })
     }
 }
