@@ -23,8 +23,8 @@ FOLDERS = ("Documentation", "chunk4k", "common", "kernel_ext/sync", "rdma/proto"
            "rnbd/sidecar", "gfarm_ra/proto", "samples/crc32_umr/proto", "samples/gga_halfblock", "test_device/proto",
            "tools/chunk4kfsck", "tools/ec", "tools/fuzz", "tools/gga-halfblock", "tools/history", "tools/libioc",
            "tools/loom", "tools/mount", "tools/pi-sidecar", "tools/proto", "rioc/proto", "rnbd_ec/proto", "seglog",
-           "tools/replay", "tools/rioc", "tools/rioc-device", "tools/rioc-tool", "tools/rnbd-ec", "tools/seglog",
-           "tools/sim", "tools/sim-cache")
+           "tools/replay", "tools/rioc", "tools/rioc-device", "tools/rioc-server", "tools/rioc-tool", "tools/rnbd-ec",
+           "tools/seglog", "tools/sim", "tools/sim-cache", "rioc/server")
 FILES = ("rdma/proto.rs", "rtrs/proto.rs", "rnbd/proto.rs", "rnbd/sidecar.rs", "gfarm_ra/proto.rs",
          "rioc/proto.rs", "rnbd_ec/proto.rs", "samples/crc32_umr/proto.rs", "test_device/proto.rs")
 # Files of which each survivor was judged; the others may have survivors that were not.

@@ -12,7 +12,8 @@ fn lives() -> u64 {
     std::env::var("LIVES").map_or(16, |count| count.parse().unwrap())
 }
 
-/// Checks that what clients were answered is there after each crash, whole and once, whatever was lost.
+/// Checks that what clients were answered is there after each crash, whole and once, whatever was
+/// lost.
 #[test]
 fn what_the_engine_answers_is_there() {
     let mut all = Counts::default();

@@ -66,7 +66,7 @@ impl Change {
             _ => {
                 let len = [100, 4096, 5000, 20_000, 112 << 10][random.below(5)];
                 let number = random.next();
-                let byte = |at: u64| (number >> (at % 50) ^ at / 8) as u8;
+                let byte = |at: u64| ((number >> (at % 50)) ^ (at / 8)) as u8;
                 // A long write begins at a block: it has room for no edge more.
                 let part = if len < 100_000 {
                     [0, 0, 77][random.below(3)]

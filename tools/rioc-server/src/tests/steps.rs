@@ -32,7 +32,8 @@ fn begin(has_cache: bool) -> (Arc<BlockDevice>, OnLog, u32) {
     (device, server, client)
 }
 
-/// Checks that what a restart has left to be cut is cut beside the write behind its end, which waits for it.
+/// Checks that what a restart has left to be cut is cut beside the write behind its end, which
+/// waits for it.
 #[test]
 fn a_write_behind_the_end_of_a_cut_object_ends() {
     let (device, mut server, client) = begin(true);
