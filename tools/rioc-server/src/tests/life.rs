@@ -28,6 +28,8 @@ use crate::bdev::BlockDevice;
 
 const CLIENTS: usize = 3;
 const CHUNKS: usize = 6;
+/// The lanes of a client: a copy of a request comes over another path, on a chunk behind them.
+const LANES: u16 = 32;
 /// The errnos of operations that are refused, and change nothing: there is no room for them.
 const REFUSALS: [i32; 2] = [28, 90];
 /// The bytes of a read of what a whole object has, and how many there are.
@@ -36,8 +38,8 @@ pub(super) const PARTS: u64 = 6;
 
 /// A change that was sent, and is not answered.
 struct Sent {
-    /// The number of the request; `None` of one that was lost.
-    number: Option<u64>,
+    /// The numbers of the request and its copies; none of one that was lost.
+    numbers: Vec<u64>,
     change: Change,
     sequence: u64,
 }
@@ -50,6 +52,8 @@ struct Client {
     sequence: u64,
     /// The requests that have come to the server, and are not answered.
     there: Vec<u64>,
+    /// The copies among them, by their chunks.
+    copied: BTreeMap<u16, u64>,
     /// Its path is lost: answers do not come, and it attaches again when all are given.
     is_cut: bool,
 }
@@ -67,6 +71,7 @@ pub(super) struct Counts {
     pub(super) changes: u64,
     pub(super) reads: u64,
     pub(super) again: u64,
+    pub(super) copies: u64,
     pub(super) crashes: u64,
     pub(super) moved: u64,
     pub(super) pauses: u64,
@@ -77,6 +82,7 @@ impl Counts {
         self.changes += other.changes;
         self.reads += other.reads;
         self.again += other.again;
+        self.copies += other.copies;
         self.crashes += other.crashes;
         self.moved += other.moved;
         self.pauses += other.pauses;
@@ -99,6 +105,7 @@ impl Life {
         let random = Random::new(seed * 2 + 1);
         let device = BlockDevice::of_zeroes(DEVICE_BYTES, seed % 2 == 0).unwrap();
         let mut server = on_log(&device, true).unwrap();
+        server.lanes = LANES;
         let clients = (0..CLIENTS as u64).map(|name| {
             let (number, incarnation) = server.attach(name).unwrap();
             Client {
@@ -107,6 +114,7 @@ impl Life {
                 sent: BTreeMap::new(),
                 sequence: 0,
                 there: Vec::new(),
+                copied: BTreeMap::new(),
                 is_cut: false,
             }
         });
@@ -132,6 +140,7 @@ impl Life {
                 24..=27 => drop(self.server.collect()),
                 28 if self.random.below(8) == 0 => self.clients[client].is_cut = true,
                 29 => self.come_back(client),
+                30 => self.copy(client),
                 _ => {
                     let collects = self.random.below(4);
                     self.server.go_on(collects);
@@ -163,7 +172,7 @@ impl Life {
         let client = &mut self.clients[client];
         client.sequence += 1;
         let sent = Sent {
-            number: None,
+            numbers: Vec::new(),
             change,
             sequence: client.sequence,
         };
@@ -179,8 +188,26 @@ impl Life {
         let sent = client.sent.get_mut(&chunk).unwrap();
         let of = (client.number, chunk);
         let number = sent.change.send(server, of, sent.sequence);
-        sent.number = Some(number);
+        sent.numbers.push(number);
         client.there.push(number);
+    }
+
+    /// A client sends a request again over another path, while the server may still carry it out.
+    fn copy(&mut self, client: usize) {
+        let client = &mut self.clients[client];
+        let mut alone = client.sent.iter_mut().filter(|(_, s)| s.numbers.len() == 1);
+        let Some((chunk, sent)) = alone.next().filter(|_| !client.is_cut) else {
+            return;
+        };
+        let chunk = chunk + LANES;
+        if !client.copied.contains_key(&chunk) {
+            let of = (client.number, chunk);
+            let number = sent.change.send(&mut self.server, of, sent.sequence);
+            sent.numbers.push(number);
+            client.there.push(number);
+            client.copied.insert(chunk, number);
+            self.counts.copies += 1;
+        }
     }
 
     fn read(&mut self, client: usize) {
@@ -214,6 +241,7 @@ impl Life {
         let (number, incarnation) = self.server.attach(name).unwrap();
         assert_eq!(incarnation, client.incarnation, "it is known");
         (client.number, client.is_cut) = (number, false);
+        client.sent.values_mut().for_each(|s| s.numbers.clear());
         let chunks: Vec<u16> = client.sent.keys().copied().collect();
         for chunk in chunks {
             self.counts.again += 1;
@@ -227,6 +255,7 @@ impl Life {
             let client = self.clients.iter_mut().find(is_its);
             let client = client.expect("a request is answered once");
             client.there.retain(|number| *number != answer.number);
+            client.copied.retain(|_, number| *number != answer.number);
             if client.is_cut {
                 // It does not come. Nobody waits for a read.
                 self.reads.remove(&answer.number);
@@ -244,9 +273,12 @@ impl Life {
     }
 
     fn end(objects: &mut Objects, client: &mut Client, answer: &Answer, counts: &mut Counts) {
-        let is_it = |sent: &Sent| sent.number == Some(answer.number);
+        let is_it = |sent: &Sent| sent.numbers.contains(&answer.number);
         let chunk = client.sent.iter().find(|(_, sent)| is_it(sent));
-        let chunk = *chunk.expect("it was sent").0;
+        let Some(chunk) = chunk.map(|(chunk, _)| *chunk) else {
+            // Its copy was answered first.
+            return;
+        };
         let sent = client.sent.remove(&chunk).unwrap();
         if !REFUSALS.contains(&answer.errno) {
             let errno = sent.change.apply(objects);
@@ -279,8 +311,10 @@ impl Life {
         self.counts.moved += self.server.moved;
         self.counts.pauses += self.server.pauses;
         self.server = on_log(&self.device, false).unwrap();
+        self.server.lanes = LANES;
         for client in 0..CLIENTS {
             self.clients[client].there.clear();
+            self.clients[client].copied.clear();
             self.clients[client].is_cut = true;
             self.come_back(client);
         }

@@ -32,5 +32,7 @@ fn what_the_engine_answers_is_there() {
         all.add(&counts);
     }
     println!("{all:?}");
-    assert!(all.changes > 100 && all.reads > 100 && all.again > 10 && all.moved > 10);
+    assert!(
+        all.changes > 100 && all.reads > 100 && all.again > 10 && all.copies > 10 && all.moved > 10
+    );
 }

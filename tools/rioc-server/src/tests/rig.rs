@@ -33,7 +33,8 @@ use super::{
         memory::{
             claims,
             Elements,
-            RamPages, //
+            RamPages,
+            DEPTH, //
         },
         one_device::OneDevice,
         reading::Scratch,
@@ -91,6 +92,8 @@ pub(super) struct Server<D: Kept> {
     ended: VecDeque<Io>,
     answers: Answers,
     number: u64,
+    /// The lanes of each client; a copy of a request comes on a chunk behind them.
+    pub(super) lanes: u16,
     /// The pauses of collecting, and the batches that it has read.
     pub(super) pauses: u64,
     pub(super) moved: u64,
@@ -119,6 +122,7 @@ pub(super) fn on_log(device: &Arc<BlockDevice>, is_new: bool) -> Result<OnLog> {
         ended: VecDeque::new(),
         answers: Answers::default(),
         number: 0,
+        lanes: DEPTH,
         pauses: 0,
         moved: 0,
     })
@@ -145,6 +149,7 @@ pub(super) fn in_memory(blocks: u32) -> InMemory {
         ended: VecDeque::new(),
         answers: Answers::default(),
         number: 0,
+        lanes: DEPTH,
         pauses: 0,
         moved: 0,
     }
@@ -194,7 +199,8 @@ impl<D: Kept> Server<D> {
         operation: Asked<'_>,
         data: &[u8],
     ) -> u64 {
-        let ticket = operation.is_change().then(|| Ticket::new(chunk, sequence));
+        let lane = chunk % self.lanes;
+        let ticket = operation.is_change().then(|| Ticket::new(lane, sequence));
         let message = Message {
             lease,
             ticket: ticket.flatten(),
