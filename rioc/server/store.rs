@@ -436,14 +436,13 @@ impl<D: Kept> StoreService for StoreOn<D> {
 
     fn show_clients(&self, page: &mut ShowBuffer<'_>) -> Result {
         self.with_engine(|engine| {
-            let shown = engine.each_client(|number, session, (operations, bytes, leases)| {
+            // Those that have no room are left out.
+            let _ = engine.each_client(|number, session, (operations, bytes, leases)| {
                 // Clients choose their names, and all are in one page.
                 let name = session.to_bytes();
                 let name = BStr::from_bytes(name.get(..NAME_SHOWN).unwrap_or(name));
                 page.write_fmt(fmt!("{number} {name} {operations} {bytes} {leases}\n"))
             });
-            // Those that have no room are left out.
-            drop(shown);
             Ok(())
         })
     }
