@@ -28,6 +28,7 @@ mod op;
 use kernel::prelude::*;
 
 pub use op::{
+    Command,
     Flags,
     Op, //
 };

@@ -56,6 +56,7 @@ mod hw_queue;
 mod integrity;
 mod operations;
 mod request;
+mod request_list;
 mod tag_set;
 mod vtable;
 
@@ -64,6 +65,10 @@ pub use operations::Operations;
 pub use request::{
     Rejected,
     Request, //
+};
+pub use request_list::{
+    First,
+    RequestList, //
 };
 pub use tag_set::{
     TagSet,

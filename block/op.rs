@@ -74,6 +74,37 @@ impl Op {
     }
 }
 
+/// The operation of a request and its modifiers (`cmd_flags`).
+#[derive(Clone, Copy)]
+pub struct Command(u32);
+
+impl Command {
+    #[inline]
+    pub(crate) fn from_raw(opf: u32) -> Self {
+        Self(opf)
+    }
+
+    /// Returns the operation.
+    #[inline]
+    pub fn op(self) -> Op {
+        Op::from_raw(self.0)
+    }
+
+    /// Returns the modifiers.
+    #[inline]
+    pub fn flags(self) -> Flags {
+        Flags::from_raw(self.0)
+    }
+
+    /// Returns whether a task waits for the result: reads, and writes that are synchronous, FUA or
+    /// flush (`op_is_sync`).
+    #[inline]
+    pub fn is_sync(self) -> bool {
+        let waits = Flags::SYNC | Flags::FUA | Flags::PREFLUSH;
+        self.op() == Op::Read || self.flags().intersects(waits)
+    }
+}
+
 /// Modifiers of an operation, a set of `REQ_*` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(u32);

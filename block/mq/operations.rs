@@ -5,7 +5,8 @@
 use super::{
     HwQueue,
     Rejected,
-    Request, //
+    Request,
+    RequestList, //
 };
 use kernel::prelude::*;
 
@@ -37,6 +38,15 @@ pub trait Operations: Sized + 'static {
         queue: &Self::Queue,
         rq: Request<Self>,
     ) -> Result<(), Rejected<Self>>;
+
+    /// Starts requests that were submitted together. Those that are left in the list are passed to
+    /// [`Self::queue_rq`], one by one; so is one that is [requeued](Rejected::requeue).
+    ///
+    /// Atomic context: runs in a task under RCU, with interrupts enabled, on several CPUs at a
+    /// time.
+    fn queue_rqs(_list: RequestList<'_, Self>) {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
 
     /// Polls the completions of a poll queue and ends their requests; returns their number.
     ///

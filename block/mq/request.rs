@@ -9,6 +9,7 @@ use super::{
     Operations, //
 };
 use crate::{
+    Command,
     Flags,
     Op, //
 };
@@ -137,6 +138,14 @@ pub struct Rejected<T: Operations>(
     pub Request<T>,
 );
 
+impl<T: Operations> Rejected<T> {
+    /// Requeues a request that [`Operations::queue_rqs`] has started: the block layer starts it
+    /// again, by [`Operations::queue_rq`], possibly on another hardware queue. Any context.
+    pub fn requeue(self) {
+        self.0.requeue();
+    }
+}
+
 /// One start of a request. The same `struct request` may be started again as soon as it has ended.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
@@ -216,24 +225,28 @@ impl<T: Operations> Request<T> {
         Payload::of(self.raw.as_ptr())
     }
 
+    /// Returns the operation with its modifiers.
+    #[inline]
+    pub fn command(&self) -> Command {
+        Command::from_raw(field!(self.cmd_flags))
+    }
+
     /// Returns the operation.
     #[inline]
     pub fn op(&self) -> Op {
-        Op::from_raw(field!(self.cmd_flags))
+        self.command().op()
     }
 
     /// Returns the modifiers of the operation.
     #[inline]
     pub fn flags(&self) -> Flags {
-        Flags::from_raw(field!(self.cmd_flags))
+        self.command().flags()
     }
 
-    /// Returns whether a task waits for the result: reads, and writes that are synchronous, FUA or
-    /// flush (`op_is_sync`).
+    /// Returns whether a task waits for the result: see [`Command::is_sync`].
     #[inline]
     pub fn is_sync(&self) -> bool {
-        let waits = Flags::SYNC | Flags::FUA | Flags::PREFLUSH;
-        self.op() == Op::Read || self.flags().intersects(waits)
+        self.command().is_sync()
     }
 
     /// Returns the first sector (of 512 bytes), counted from the start of the disk. A flush has no

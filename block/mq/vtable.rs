@@ -11,6 +11,7 @@ use super::{
     Operations,
     Rejected,
     Request,
+    RequestList,
     TagSet, //
 };
 use core::{
@@ -37,6 +38,9 @@ impl<T: Operations> VTable<T> {
         ops.init_request = Some(Self::init_request);
         ops.exit_request = Some(Self::exit_request);
         ops.map_queues = Some(Self::map_queues);
+        if T::HAS_QUEUE_RQS {
+            ops.queue_rqs = Some(Self::queue_rqs);
+        }
         if T::HAS_POLL {
             ops.poll = Some(Self::poll);
         }
@@ -69,6 +73,15 @@ impl<T: Operations> VTable<T> {
             Ok(()) => bindings::BLK_STS_OK as bindings::blk_status_t,
             Err(Rejected(rq)) => Self::take_back(rq, start),
         }
+    }
+
+    /// # Safety
+    ///
+    /// Must only be called by the block layer, with new requests of a queue of a [`TagSet<T>`].
+    unsafe extern "C" fn queue_rqs(list: *mut bindings::rq_list) {
+        // SAFETY: By the function requirements, the list is valid, and only this call uses it; it
+        // keeps the queue of the requests.
+        T::queue_rqs(unsafe { RequestList::<T>::from_raw(&mut *list) });
     }
 
     /// Takes a request back that the driver has rejected; `start` is that of the one it was given.
