@@ -31,6 +31,7 @@ pub use client::{
             Unheard, //
         },
         outage::SessionEvents,
+        together::Submission,
         OpenParam,
         Session, //
     },

@@ -5,13 +5,17 @@
 //! Everything here is the IO path: no allocation, no sleeping lock. The tag of a request is the
 //! number of the server's chunk that it uses, so the block layer's tags are the only flow control.
 
+mod together;
+
 use block_ext::{
     mq::{
         HwQueue,
         Operations,
         Rejected,
-        Request, //
+        Request,
+        RequestList, //
     },
+    Command,
     Flags, //
 };
 use kernel::prelude::*;
@@ -140,7 +144,7 @@ impl Operations for Queue {
         device: &Device,
         request: Request<Self>,
     ) -> Result<(), Rejected<Self>> {
-        match (usual(&request), device.io_state()) {
+        match (usual(request.command()), device.io_state()) {
             (Some(rw), IoState::Open(remote_id)) => {
                 let note = device.cache().get().note_of(&rw);
                 send_usual(hw, device, request, (remote_id, rw, note))
@@ -149,13 +153,17 @@ impl Operations for Queue {
         }
     }
 
+    fn queue_rqs(list: RequestList<'_, Self>) {
+        together::queue(list);
+    }
+
     #[inline]
     fn poll(hw: HwQueue<'_, Self>, device: &Device) -> u32 {
         hw.poll_index().map_or(0, |index| device.rtrs().poll(index))
     }
 
     fn timeout(device: &Device, tag: u32) {
-        // CAST: as in `place_of`.
+        // CAST: as in `chunk_of`.
         device.rtrs().timed_out(tag as u16);
     }
 }
@@ -164,15 +172,15 @@ impl Operations for Queue {
 /// device is [`IoState::Open`]; `None` of any other request. If it has to wait for its chunk, RTRS
 /// says so: nothing is done for it before, as it is for a flush.
 #[inline(always)]
-fn usual(request: &Request<Queue>) -> Option<Rw> {
-    let op = match request.op() {
+fn usual(command: Command) -> Option<Rw> {
+    let op = match command.op() {
         block_ext::Op::Read => Op::Read,
         block_ext::Op::Write => Op::Write,
         _ => return None,
     };
-    let flags = RwFlags::SYNC.when(request.is_sync());
+    let flags = RwFlags::SYNC.when(command.is_sync());
     let unusual = Flags::SWAP | Flags::FUA | Flags::PREFLUSH;
-    (!request.flags().intersects(unusual)).then_some(Rw { op, flags })
+    (!command.flags().intersects(unusual)).then_some(Rw { op, flags })
 }
 
 /// Does what [`Queue::queue_rq`] does for a request that is not [`usual`], and for a device that is
@@ -229,7 +237,7 @@ fn send_usual(
     (remote_id, rw, note): (u32, Rw, Note),
 ) -> Result<(), Rejected<Queue>> {
     let (request, head) = compose(request, (remote_id, rw, note));
-    let (chunk, io_queue) = place_of(&hw, &request);
+    let (chunk, io_queue) = (chunk_of(&request), io_queue_of(&hw));
     let direction = direction_of(rw.op);
     let transfer = InFlight(request);
     let sent = device
@@ -257,15 +265,20 @@ fn given_back(
     }
 }
 
-/// Returns the chunk of a request, and the queue to which its hardware queue belongs.
+/// Returns the queue to which a hardware queue belongs.
 #[inline(always)]
-fn place_of(hw: &HwQueue<'_, Queue>, request: &Request<Queue>) -> (u16, IoQueue) {
-    let io_queue = match hw.poll_index() {
+fn io_queue_of(hw: &HwQueue<'_, Queue>) -> IoQueue {
+    match hw.poll_index() {
         Some(index) => IoQueue::Poll(index),
         None => IoQueue::Cpu(hw.index()),
-    };
+    }
+}
+
+/// Returns the chunk of a request.
+#[inline(always)]
+fn chunk_of(request: &Request<Queue>) -> u16 {
     // CAST: tags are below the depth of the tag set, which is at most 65535.
-    (request.tag() as u16, io_queue)
+    request.tag() as u16
 }
 
 /// Notes how a request is sent to the device with the number `remote_id` on the server, and returns
@@ -306,8 +319,7 @@ pub(super) fn end_unforced(
 /// request, which would be done again each time that it is started.
 #[inline]
 pub(super) fn must_wait(device: &Device, request: &Request<Queue>) -> bool {
-    // CAST: as in `place_of`.
-    let tag = request.tag() as u16;
+    let tag = chunk_of(request);
     device.rtrs().must_wait(tag, || request.pdu().ticket())
 }
 
@@ -320,7 +332,7 @@ pub(super) fn send<T: Transfer + AsRef<Request<Queue>> + Into<Request<Queue>>>(
     head: &[u8],
     transfer: T,
 ) -> Result<(), Rejected<Queue>> {
-    let (chunk, io_queue) = place_of(&hw, transfer.as_ref());
+    let (chunk, io_queue) = (chunk_of(transfer.as_ref()), io_queue_of(&hw));
     match device
         .rtrs()
         .submit(chunk, io_queue, direction_of(op), head, transfer)

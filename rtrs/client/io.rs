@@ -10,5 +10,6 @@ pub(crate) mod prepare;
 pub(crate) mod read_buffers;
 pub(crate) mod request;
 pub(crate) mod send;
+pub(crate) mod submit;
 pub(crate) mod table;
 pub(crate) mod transfer;

@@ -12,6 +12,7 @@ pub(crate) mod permit;
 pub(crate) mod quarantine;
 mod routes;
 pub(crate) mod settings;
+pub(crate) mod together;
 
 use kernel::{
     new_mutex,

@@ -20,9 +20,10 @@ from rates import ICOUNT
 from vmlab.lab import Lab, Spec
 from vmlab.machine import Machine
 
+POSTS = "send posts"
 # Functions of the kernel and of rxe whose calls are an event.
 CALLS = {
-    "send posts": ("rxe_post_send",),
+    POSTS: ("rxe_post_send",),
     "receive posts": ("rxe_post_recv",),
     "completions": ("rxe_cq_post",),
     "completion events": ("ib_cq_completion_softirq", "ib_cq_completion_workqueue", "ib_cq_completion_direct"),

@@ -68,8 +68,8 @@ DRIVERS: dict[str, Layers] = {
     "rtrs/client/path": ("connections error setup stale_connection stats",
                          "admission drain fence heartbeat registration resources", "connect queue_pair", "recovery"),
     "rtrs/client/io": ("invalidations postponed", "read_buffers request table transfer", "connection",
-                       "completion prepare", "send"),
-    "rtrs/client/session": ("answer paths routes settings", "multipath quarantine", "failover permit", "admin",
+                       "completion prepare", "send", "submit"),
+    "rtrs/client/session": ("answer paths routes settings", "multipath quarantine", "failover permit together", "admin",
                             "outage"),
     "rtrs/server/path": ("error state stats", "connections fence", "chunks heartbeat", "fence_message info",
                          "teardown", "work"),
@@ -86,7 +86,8 @@ REPORTS: dict[str, set[str]] = {
     # A completion belongs to a path, which it fails; `Connection::send` is the journey of a request.
     "rtrs/client/io/completion.rs": {"path::error::PathError"},
     "rtrs/client/io/connection.rs": {"path::error::PathError", "path::Path"},
-    "rtrs/client/io/send.rs": {"path::connections::Connection", "path::error::PathError"},
+    "rtrs/client/io/send.rs": {"path::connections::Connection"},
+    "rtrs/client/io/submit.rs": {"path::connections::Connection", "path::error::PathError"},
     # A path tells its session that it is up, lost and free of requests; a module parameter.
     "rtrs/client/path.rs": {"session::Session", "session::quarantine::Number"},
     "rtrs/client/path/connect.rs": {"module"},
@@ -114,6 +115,7 @@ REPORTS: dict[str, set[str]] = {
     # A request belongs to a device, which it fails; its tuples are in a buffer of the session.
     "rnbd/client/protection.rs": {"device::Device", "session::TupleBuffers"},
     "rnbd/client/queue.rs": {"device::Device"},
+    "rnbd/client/queue/together.rs": {"device::Device"},
     "rnbd/client/retry.rs": {"device::Device"},
     # A session tells its devices that it is lost and up, and asks the server about them.
     "rnbd/client/session.rs": {"device::Device"},

@@ -25,6 +25,10 @@ UNMAP_SECONDS = 60.0
 MAP_SECONDS = 60.0
 
 
+# fio's options to submit eight requests by one call, when as many have ended.
+TOGETHER = "--iodepth=16 --iodepth_batch_submit=8 --iodepth_batch_complete_min=8 --iodepth_batch_complete_max=16"
+
+
 class MapRefused(Exception):
     """map_device refused; `errno` is the error's name."""
 

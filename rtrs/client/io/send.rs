@@ -2,10 +2,7 @@
 
 //! Sends a request: writes the message, posts the work requests.
 
-use kernel::{
-    prelude::*,
-    sync::rcu, //
-};
+use kernel::prelude::*;
 use kernel_ext::sync::Held;
 use rdma::{
     sg,
@@ -55,10 +52,7 @@ use crate::client::{
             Rejected, //
         }, //
     },
-    path::{
-        connections::Connection, //
-        error::PathError,
-    }, //
+    path::connections::Connection, //
 };
 
 /// Most work requests of a request: invalidation of the region's old key, registration, write.
@@ -97,22 +91,22 @@ fn unmap<T: Outbound>(
 /// the copy that is the memory of the caller's result, which the usual way then writes, too: 8 to
 /// 10 instructions of a write with two paths.
 #[inline(always)]
-fn relay<T>(sent: Result<(), Rejected<T>>) -> Result<(), Rejected<T>> {
+pub(super) fn relay<T>(sent: Result<(), Rejected<T>>) -> Result<(), Rejected<T>> {
     sent.map_err(|back| Rejected::new(back.error, back.transfer))
 }
 
 /// A request that is about to be sent on a connection. What is not inlined takes it by value: the
 /// compiler need not have it in memory for that.
 #[derive(Clone, Copy)]
-struct Outgoing<'a> {
-    connection: &'a Connection,
-    requests: &'a RequestTable,
-    entry: &'a Entry,
+pub(super) struct Outgoing<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) requests: &'a RequestTable,
+    pub(super) entry: &'a Entry,
     /// The number of the connection, 0 of that for admin messages.
-    cid: usize,
-    id: u16,
-    message: &'a [u8],
-    attempt: Attempt,
+    pub(super) cid: usize,
+    pub(super) id: u16,
+    pub(super) message: &'a [u8],
+    pub(super) attempt: Attempt,
 }
 
 impl<'a> Outgoing<'a> {
@@ -138,16 +132,34 @@ impl<'a> Outgoing<'a> {
     /// Returns whether a read of so many bytes goes into its buffer. The answer to an
     /// administrative message may be shorter than its memory, which is zeroed.
     #[inline(always)]
-    fn is_copied(&self, entry: &InFlight, data_len: u32) -> bool {
+    pub(super) fn is_copied(&self, entry: &InFlight, data_len: u32) -> bool {
         let buffer = entry.buffer.as_ref();
         let is_io = self.cid != 0 && data_len != 0;
         is_io && buffer.is_some_and(|buffer| buffer.fits(data_len))
     }
 
-    /// Sends a read into its buffer: one work request, and nothing is mapped.
+    /// Sends a read into its buffer.
     #[inline(always)]
-    fn send_copied<T: Outbound>(
+    pub(super) fn send_copied<T: Outbound>(
         &self,
+        held: Held<'_, InFlight>,
+        data_len: u32,
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let mut space = WrBuffer::new();
+        let mut chain = self.connection.qp.batch::<1, 1>(&mut space);
+        let added = self.add_copied(&mut chain, held, data_len, transfer);
+        if added.is_ok() {
+            self.connection.post(&mut chain);
+        }
+        added
+    }
+
+    /// Adds a read into its buffer: one work request, and nothing is mapped.
+    #[inline(always)]
+    pub(super) fn add_copied<const N: usize, const S: usize, T: Outbound>(
+        &self,
+        chain: &mut Batch<'_, ConnectionContext, N, S>,
         mut held: Held<'_, InFlight>,
         data_len: u32,
         mut transfer: T,
@@ -158,12 +170,10 @@ impl<'a> Outgoing<'a> {
                 buffer.spoil_end(data_len, spoil_len);
             }
         }
-        let mut space = WrBuffer::new();
-        let mut chain = self.connection.qp.batch::<1, 1>(&mut space);
-        match self.lay_out_copied(&mut chain, &held, data_len) {
+        match self.lay_out_copied(chain, &held, data_len) {
             Ok(layout) => {
                 held.is_asked = false;
-                self.post::<READ, 1, 1>(held, &layout, DataMapping::Copied, transfer, chain);
+                self.commit::<READ>(held, &layout, DataMapping::Copied, transfer);
                 Ok(())
             }
             Err(e) => Err(Rejected::new(e, transfer)),
@@ -171,9 +181,9 @@ impl<'a> Outgoing<'a> {
     }
 
     #[inline(always)]
-    fn lay_out_copied(
+    fn lay_out_copied<const N: usize, const S: usize>(
         &self,
-        chain: &mut Batch<'_, ConnectionContext, 1, 1>,
+        chain: &mut Batch<'_, ConnectionContext, N, S>,
         entry: &InFlight,
         data_len: u32,
     ) -> Result<Layout> {
@@ -191,7 +201,7 @@ impl<'a> Outgoing<'a> {
 
     /// Sends a read that is not copied. Not inlined, so that most reads do not use its stack.
     #[inline(never)]
-    fn send_read<T: Outbound>(
+    pub(super) fn send_read<T: Outbound>(
         self,
         mut held: Held<'_, InFlight>,
         mut transfer: T,
@@ -203,33 +213,55 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Sends a write of one piece of memory, by its address. It is mapped first, as less has to be
-    /// saved over the calls of the DMA layer then.
+    /// Maps a write of one piece of memory, and sends it by its address. It is mapped before the
+    /// rest, as less has to be saved over the calls of the DMA layer then.
     #[inline(always)]
-    fn send_piece<T: Outbound>(
+    pub(super) fn send_piece<T: Outbound>(
         &self,
         held: Held<'_, InFlight>,
         mut transfer: T,
     ) -> Result<(), Rejected<T>> {
-        let requests = self.requests;
-        let list = transfer.sg();
-        let to_device = direction::<WRITE>().dma();
-        if let Err(e) = list.and_then(|list| sg::map(requests.pd.device(), list, to_device)) {
+        if let Err(e) = self.map_piece(&mut transfer) {
             return Err(Rejected::new(e, transfer));
         }
-        let data = DataMapping::Sges;
         let mut space = WrBuffer::new();
         let mut chain = self.connection.qp.batch::<1, 2>(&mut space);
-        match self.lay_out_piece(&mut chain, &held, &mut transfer) {
-            Ok(layout) => self.post::<WRITE, 1, 2>(held, &layout, data, transfer, chain),
-            Err(e) => return Err(unmap(requests, e, data, transfer)),
+        let added = self.add_piece(&mut chain, held, transfer);
+        if added.is_ok() {
+            self.connection.post(&mut chain);
         }
-        Ok(())
+        added
+    }
+
+    /// Maps the only piece of a write.
+    #[inline(always)]
+    pub(super) fn map_piece(&self, transfer: &mut impl Outbound) -> Result {
+        let list = transfer.sg()?;
+        let device = self.requests.pd.device();
+        sg::map(device, list, direction::<WRITE>().dma()).map(drop)
+    }
+
+    /// Adds a write of one piece of memory, which is mapped.
+    #[inline(always)]
+    pub(super) fn add_piece<const N: usize, const S: usize, T: Outbound>(
+        &self,
+        chain: &mut Batch<'_, ConnectionContext, N, S>,
+        held: Held<'_, InFlight>,
+        mut transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let data = DataMapping::Sges;
+        match self.lay_out_piece(chain, &held, &mut transfer) {
+            Ok(layout) => {
+                self.commit::<WRITE>(held, &layout, data, transfer);
+                Ok(())
+            }
+            Err(e) => Err(unmap(self.requests, e, data, transfer)),
+        }
     }
 
     /// Sends a write of several pieces, or without data. Not inlined, as [`Self::send_read`].
     #[inline(never)]
-    fn send_write<T: Outbound>(
+    pub(super) fn send_write<T: Outbound>(
         self,
         mut held: Held<'_, InFlight>,
         mut transfer: T,
@@ -281,9 +313,9 @@ impl<'a> Outgoing<'a> {
 
     /// Chains the only piece of a write, which is mapped, and its message.
     #[inline(always)]
-    fn lay_out_piece(
+    fn lay_out_piece<const N: usize, const S: usize>(
         &self,
-        chain: &mut Batch<'_, ConnectionContext, 1, 2>,
+        chain: &mut Batch<'_, ConnectionContext, N, S>,
         entry: &InFlight,
         transfer: &mut impl Outbound,
     ) -> Result<Layout> {
@@ -373,17 +405,33 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
-    /// Fills the entry, counts the request and posts its work requests. From then on a completion
-    /// or the teardown ends it.
+    /// Commits a request and posts its work requests.
     #[inline(always)]
     fn post<const IS_WRITE: bool, const N: usize, const S: usize>(
         &self,
-        mut held: Held<'_, InFlight>,
+        held: Held<'_, InFlight>,
         layout: &Layout,
         data: DataMapping,
         transfer: impl Outbound,
         mut chain: Batch<'_, ConnectionContext, N, S>,
     ) {
+        let number = self.commit::<IS_WRITE>(held, layout, data, transfer);
+        self.connection.post(&mut chain);
+        if !IS_WRITE && data == DataMapping::FastRegRead {
+            self.entry.posted.note(number);
+        }
+    }
+
+    /// Fills the entry and counts the request, whose work requests are posted next. From now on a
+    /// completion or the teardown ends it. Returns what [`InFlight::begin`] does.
+    #[inline(always)]
+    fn commit<const IS_WRITE: bool>(
+        &self,
+        mut held: Held<'_, InFlight>,
+        layout: &Layout,
+        data: DataMapping,
+        transfer: impl Outbound,
+    ) -> u32 {
         let (requests, context, attempt) = (self.requests, self.context(), self.attempt);
         let sent = Sent {
             // CAST: A path has at most `CONNECTIONS_MAX`.
@@ -409,57 +457,6 @@ impl<'a> Outgoing<'a> {
         }
         // From here on the answer may come, even before the post returns.
         held.arm();
-        if let Err(e) = chain.post() {
-            // Part of it may be posted: the teardown of the path ends the request.
-            context.fail(PathError::Post(e));
-        }
-        if !IS_WRITE && data == DataMapping::FastRegRead {
-            self.entry.posted.note(number);
-        }
-    }
-}
-
-impl Connection {
-    /// Sends a request for chunk `id`; this is connection `cid` of its path.
-    ///
-    /// On success `transfer` is taken; a completion or the teardown ends it. On failure it is
-    /// returned with `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or the error of mapping
-    /// its memory. Any context.
-    #[inline(always)]
-    pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
-        &self,
-        (requests, _guard): (&RequestTable, &rcu::Guard),
-        (cid, id): (usize, u16),
-        message: &[u8],
-        attempt: Attempt,
-        mut transfer: T,
-    ) -> Result<(), Rejected<T>> {
-        let Some(entry) = requests.entries.get(usize::from(id)) else {
-            return Err(Rejected::new(EINVAL, transfer));
-        };
-        let Some(held) = entry.acquire() else {
-            return Err(Rejected::new(EBUSY, transfer));
-        };
-        let outgoing = Outgoing {
-            connection: self,
-            requests,
-            entry,
-            cid,
-            id,
-            message,
-            attempt,
-        };
-        if IS_WRITE {
-            return match transfer.is_one_piece() {
-                true => outgoing.send_piece(held, transfer),
-                false => relay(outgoing.send_write(held, transfer)),
-            };
-        }
-        let data_len = transfer.data_len();
-        if outgoing.is_copied(&held, data_len) {
-            outgoing.send_copied(held, data_len, transfer)
-        } else {
-            relay(outgoing.send_read(held, transfer))
-        }
+        number
     }
 }

@@ -136,6 +136,14 @@ class LimitsTest(unittest.TestCase):
         named = [line.split()[-1] for line in printed.splitlines() if line.startswith("#     ")]
         self.assertEqual(named, ["a::new", "a::map"])
 
+    def test_requests_are_posted_together(self) -> None:
+        """Of requests that are submitted together, posts have room up to the bar of the client, 0.3, and no more."""
+        cell, limit = str(events.Cell("Rust Y", "randread", 16)), 1.12
+        figures = dict.fromkeys(events.FIGURES, 1.0) | {events.POSTS: limit}
+        for found, is_above in ((limit + 0.14, False), (1.3, True), (2.0, True)):
+            above, _ = limits.judge(cell, figures, figures | {events.POSTS: found})
+            self.assertEqual(bool(above), is_above, found)
+
     def test_cells_of_gfarm_have_their_own_room(self) -> None:
         """Cells are given room for an instruction of a thousand, and for a call that is rare."""
         above = [limits.room(cell, name, limit)[0] for cell in (gfarm_limits.PAGE, "Rust Y, randread 4k, depth 1")
@@ -149,8 +157,8 @@ class LimitsTest(unittest.TestCase):
 
     def test_one_call_more_in_ten_fails(self) -> None:
         """Calls have a tolerance of their own."""
-        self.assertEqual(self.check("send posts", 2.1)[0], 1)
-        self.assertEqual(self.check("send posts", 2.02)[0], 0)
+        self.assertEqual(self.check("send posts", 2.1, depth=1)[0], 1)
+        self.assertEqual(self.check("send posts", 2.02, depth=1)[0], 0)
 
     def test_a_figure_that_fell_asks_to_lower_its_limit(self) -> None:
         """A figure far below its limit does not fail."""

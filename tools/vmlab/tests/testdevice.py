@@ -375,7 +375,7 @@ for _invalidate, _name in (("Y", "invalidated"), ("N", "kept")):
 
 
 def _faulty(side: str, rule: str, options: str = "", why: str = "",
-            of_tier: str = tier.CORE) -> Callable[[Lab], None]:
+            of_tier: str = tier.CORE, depth: str = "--iodepth=8") -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True, tier=of_tier)
     def test(vm: Lab) -> None:
         """The path ends, connects again, and IO goes on without an error, each block as it was written."""
@@ -388,7 +388,7 @@ def _faulty(side: str, rule: str, options: str = "", why: str = "",
         disk = rnbd.map_disk(vm, options=f"access_mode=rw {options}")
         before = paths.count(vm, "reconnects", 0)
         # On one processor: it stays with the queue pair that is chosen now.
-        load = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --loops=2 --verify=crc32c --verify_fatal=1 "
+        load = disk.fio(f"--rw=randwrite --bs=4k {depth} --size=8m --loops=2 --verify=crc32c --verify_fatal=1 "
                         "--cpus_allowed=0")
         until(lambda: disk.requests > 200, 20, "the load runs")
         # Each request is a receive of the server, and a write with an immediate of the client.
@@ -412,6 +412,8 @@ FAULTS = {
     "a_response_that_fails": ("server", "fault=status status=12 on=send"),
     "a_registration_that_fails": ("client", "fault=status status=6 on=register"),
     "a_request_that_cannot_be_posted": ("client", "fault=post errno=12 on=write"),
+    "requests_that_cannot_be_posted_together": ("client", "fault=post errno=12 on=write", "", "", rnbd.TOGETHER),
+    "one_of_several_requests_that_fails": ("client", "fault=status status=12 on=write", "", "", rnbd.TOGETHER),
     "a_response_that_cannot_be_posted": ("server", "fault=post errno=12 on=send"),
     "a_lost_request": ("client", "fault=lose on=write", "io_timeout_ms=2000"),
     "a_lost_response": ("server", "fault=lose on=send", "io_timeout_ms=2000"),
