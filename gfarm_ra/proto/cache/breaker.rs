@@ -32,8 +32,10 @@ pub const DOUBT_US: u64 = 200_000;
 /// that have answered are silent again soon.
 pub const PAUSE_US_MIN: u64 = 100_000;
 
-/// The silences without a reply after which no node is asked, also if probes are answered. A reply
-/// makes up for two: who is known by half of the others only is not cut off from those.
+/// The times of silences without replies after which no node is asked, also if probes are answered.
+/// A reply makes up for two silences: who is known by half of the others only is not cut off from
+/// those. Where many reads wait there are many silences at a time, and one reply for them all makes
+/// up for none of these times.
 pub const FRUITLESS_MAX: u8 = 8;
 const REPLY_WORTH: u8 = 2;
 
@@ -104,7 +106,8 @@ pub struct Breaker {
     doublings: u8,
     /// End of the time in which a silence counts as soon.
     soon_us: u64,
-    /// The silences for which no replies have made up.
+    /// The silences for which no replies have made up, and the times at which there were some.
+    unpaid: u8,
     fruitless: u8,
     /// The time at which a silence may be counted again.
     apart_us: u64,
@@ -118,6 +121,7 @@ impl Breaker {
         state: State::Joined(0),
         doublings: 0,
         soon_us: 0,
+        unpaid: 0,
         fruitless: 0,
         apart_us: 0,
     };
@@ -147,7 +151,7 @@ impl Breaker {
             true => self.doublings.saturating_add(1).min(DOUBLINGS_MAX),
             false => 0,
         };
-        self.fruitless = self.fruitless.min(FRUITLESS_LEFT);
+        (self.unpaid, self.fruitless) = (0, self.fruitless.min(FRUITLESS_LEFT));
         self.state = State::Cut(now_us.saturating_add(self.pause_us()));
         before.is_none().then_some(Change::Cut(Cut::Silence))
     }
@@ -162,6 +166,7 @@ impl Breaker {
         if matches!(self.state, State::Cut(_)) {
             return None;
         }
+        self.unpaid = self.unpaid.saturating_add(1);
         if now_us >= self.apart_us {
             self.apart_us = now_us.saturating_add(TOGETHER_US);
             self.fruitless = self.fruitless.saturating_add(1);
@@ -183,7 +188,10 @@ impl Breaker {
 
     /// Takes note of a reply of any node.
     pub fn replied(&mut self, now_us: u64) -> Option<Change> {
-        self.fruitless = self.fruitless.saturating_sub(REPLY_WORTH);
+        self.unpaid = self.unpaid.saturating_sub(REPLY_WORTH);
+        if self.unpaid == 0 {
+            self.fruitless = self.fruitless.saturating_sub(REPLY_WORTH);
+        }
         self.answered(now_us)
     }
 

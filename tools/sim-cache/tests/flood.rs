@@ -96,3 +96,23 @@ fn a_node_to_which_no_replies_come_asks_file_servers_although_probes_are_answere
         }
     }
 }
+
+/// One reply for many silences is one for a node that is cut off.
+#[test]
+fn few_replies_for_many_reads_keep_no_node_from_the_file_servers() {
+    for unheard in [0.9, 0.95, 0.97] {
+        for seed in 0..5 {
+            let s = Scenario {
+                seed,
+                unheard,
+                chunks: 512,
+                has_gossip: true,
+                pattern: Pattern::Sequential(16),
+                ..Scenario::storm(8)
+            };
+            let o = run(&s);
+            assert_eq!(o.violation, None, "{s:?}");
+            assert!(o.first_node_ms < 1_690.0, "{unheard}: {o:?}");
+        }
+    }
+}

@@ -138,6 +138,31 @@ fn silences_at_one_time_count_once() {
     }
 }
 
+/// Many reads wait for nodes, and a reply comes for one of many.
+#[test]
+fn few_replies_for_many_silences_cut_it_off() {
+    let cut_after = |silences: u64, replies: u64| {
+        let mut breaker = Breaker::NEW;
+        (1..=100).find(|time| {
+            let now_us = time * TOGETHER_US;
+            let cut = (0..silences).any(|_| breaker.silent(now_us).is_some_and(is_cut));
+            for n in 0..replies {
+                // Behind the silences, and by their times also in between.
+                breaker.replied(now_us + n * TOGETHER_US / replies);
+            }
+            cut
+        })
+    };
+    assert_eq!(cut_after(16, 1), Some(FRUITLESS_MAX.into()));
+    assert_eq!(cut_after(16, 7), Some(FRUITLESS_MAX.into()));
+    // Half of the nodes that are known, or a node that dies among many.
+    assert_eq!((cut_after(16, 8), cut_after(16, 16)), (None, None));
+}
+
+fn is_cut(change: Change) -> bool {
+    matches!(change, Change::Cut(_))
+}
+
 #[test]
 fn a_port_that_is_down_cuts_it_off_at_once() {
     let mut breaker = Breaker::NEW;
