@@ -54,8 +54,12 @@ use crate::{
 /// The time after which a request is sent for which its peer had no room, in microseconds.
 const ROOM_US: u32 = 2_000;
 
-/// The time that it takes to stop a queue pair.
+/// The time that it takes to take the completions of a queue pair that has received all.
 const STOP_NS: u64 = 5 * US;
+
+/// The commands that start a queue pair again which was stopped with receives left: from its reset
+/// to its key.
+const START_COMMANDS: u64 = 4;
 
 impl World {
     /// Gives an event to the machine of a lane, and does what it says.
@@ -180,9 +184,16 @@ impl World {
                 Effect::Ask(asking) => effect = self.ask(n, at, &asking),
                 Effect::Stop => {
                     lane.round += 1;
+                    let is_used_up = lane.posted.as_ref().is_none_or(|r| r.used == r.slots.len());
+                    let stop_ns = if is_used_up {
+                        STOP_NS
+                    } else {
+                        lane.commands = START_COMMANDS;
+                        self.s.command_ns
+                    };
                     let life = self.nodes[n].life;
                     let (node, lane) = (n, at);
-                    return self.after(STOP_NS, Event::Stopped { node, life, lane });
+                    return self.after(stop_ns, Event::Stopped { node, life, lane });
                 }
                 Effect::Settle { complete } => {
                     let skips = self.s.mutation == Some(Mutation::LeavesFragments);
@@ -206,10 +217,20 @@ impl World {
                         self.tally.violate(what);
                     }
                     self.give_credit_back(n, at);
+                    self.prepare_key(n, at);
                     return self.piece_over(n, at, got);
                 }
             }
         }
+    }
+
+    /// The worker of a node prepares the queue pair of a lane for its next request.
+    fn prepare_key(&mut self, n: usize, at: usize) {
+        let (now_ns, command_ns) = (self.now_ns, self.s.command_ns);
+        let node = &mut self.nodes[n];
+        let lane = &mut node.lanes[at];
+        node.keys_free_ns = node.keys_free_ns.max(now_ns) + lane.commands * command_ns;
+        (lane.commands, lane.keyed_ns) = (1, node.keys_free_ns.max(1));
     }
 
     fn give_credit_back(&mut self, n: usize, lane: usize) {
@@ -307,7 +328,33 @@ impl World {
             return self.step(n, at, Told::Unsent { retry_us }).effect;
         }
         self.nodes[n].lanes[at].credit = Some(to);
-        self.request(n, at, to, wanted, ask)
+        if ask.role != Role::Holder {
+            return self.request(n, at, to, wanted, ask);
+        }
+        let (now_ns, command_ns) = (self.now_ns, self.s.command_ns);
+        let lane = &mut self.nodes[n].lanes[at];
+        lane.unsent = Some((to, wanted, ask));
+        let (delay_ns, round) = (lane.key(now_ns, command_ns), lane.round);
+        let event = Event::Keyed {
+            node: n,
+            life: self.nodes[n].life,
+            lane: at,
+            round,
+        };
+        self.after(delay_ns, event);
+        Effect::Wait
+    }
+
+    /// The queue pair of a lane has a key: the request is sent for which it waits.
+    pub(crate) fn keyed(&mut self, n: usize, at: usize, round: u32) {
+        let lane = &mut self.nodes[n].lanes[at];
+        if lane.round != round || lane.is_over {
+            return;
+        }
+        if let Some((to, wanted, ask)) = lane.unsent.take() {
+            let effect = self.request(n, at, to, wanted, ask);
+            self.carry_out(n, at, effect);
+        }
     }
 
     /// Sends a request; if it is to a holder, receives are posted before.

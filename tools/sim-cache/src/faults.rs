@@ -2,7 +2,10 @@
 
 //! Has nodes come, go and learn of each other, and replaces the file.
 
-use std::collections::HashMap;
+use std::collections::{
+    HashMap,
+    VecDeque, //
+};
 
 use proto::gfarm::cache::{
     address::{
@@ -149,7 +152,12 @@ impl World {
             cache: std::collections::BTreeMap::new(),
             used: 0,
             reads: std::collections::BTreeMap::new(),
+            unasked: VecDeque::new(),
+            asking: None,
+            missing: VecDeque::new(),
+            batch: Vec::new(),
             lanes: (0..LANES).map(Lane::new).collect(),
+            keys_free_ns: 0,
             contacts: HashMap::new(),
             breaker: Breaker::NEW,
             admission: Admission::new(self.s.serving, 0),

@@ -11,6 +11,7 @@ use proto::gfarm::cache::{
         Place, //
     },
     request::{
+        Ask,
         RequestId,
         Wanted, //
     },
@@ -54,6 +55,12 @@ pub(crate) struct Lane {
     pub(crate) round: u32,
     /// The peer at which a request is counted.
     pub(crate) credit: Option<usize>,
+    /// The request that is sent when the queue pair has its key.
+    pub(crate) unsent: Option<(usize, Wanted, Ask)>,
+    /// The commands to the firmware before the next request to a holder can be sent, and the time
+    /// when a worker has given them, if it is to.
+    pub(crate) commands: u64,
+    pub(crate) keyed_ns: u64,
     /// The last request to an owner: to which node, and with which time limit.
     pub(crate) last: Option<(usize, RequestId, Wanted, u16)>,
     /// The holder that is asked, and for how many others it says that it waits.
@@ -79,6 +86,9 @@ impl Lane {
             asks: 0,
             round: 0,
             credit: None,
+            unsent: None,
+            commands: 0,
+            keyed_ns: 0,
             last: None,
             holder: None,
             told_depth: 0,
@@ -115,9 +125,24 @@ impl Lane {
             memory: vec![None; pages.len() * len.per_page()],
             pages,
             tags: self.tags,
+            commands: self.commands,
+            keyed_ns: self.keyed_ns,
             ..Self::new(0)
         };
         true
+    }
+
+    /// Returns how long it takes until a request to a holder can be sent, and takes note of it.
+    pub(crate) fn key(&mut self, now_ns: u64, command_ns: u64) -> u64 {
+        let commands = std::mem::replace(&mut self.commands, 1);
+        match self.keyed_ns {
+            // No worker has looked at it since it was used.
+            0 => commands * command_ns,
+            keyed_ns => {
+                self.keyed_ns = 0;
+                keyed_ns.saturating_sub(now_ns)
+            }
+        }
     }
 
     /// Posts receives for pages.

@@ -28,6 +28,7 @@ mod responder;
 mod scenario;
 pub mod tables;
 mod tree;
+mod workers;
 mod world;
 
 pub use figures::Outcome;
@@ -36,6 +37,7 @@ pub use membership::{
     Membership, //
 };
 pub use scenario::{
+    Askers,
     Mutation,
     Pattern,
     Scenario,

@@ -92,6 +92,13 @@ pub(crate) enum Event {
     },
     /// The queue pair of a lane is stopped.
     Stopped { node: usize, life: u32, lane: usize },
+    /// A lane has the key of its next request; void if its timer was set since.
+    Keyed {
+        node: usize,
+        life: u32,
+        lane: usize,
+        round: u32,
+    },
     /// A node takes itself for cut off from the others.
     CutOff { node: usize, life: u32 },
     /// A holder looks at the requests that it keeps.

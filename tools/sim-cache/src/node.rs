@@ -68,6 +68,8 @@ pub(crate) struct Read {
     pub(crate) missing: PageSet,
     /// The pages for which other nodes are still to be asked.
     pub(crate) rest: PageSet,
+    /// Whether a worker has begun to ask them: others do not see it before.
+    pub(crate) has_begun: bool,
     /// The lane that asks them.
     pub(crate) lane: Option<usize>,
     /// The owners that were asked.
@@ -157,8 +159,16 @@ pub(crate) struct Node {
     pub(crate) cache: BTreeMap<u64, Cached>,
     pub(crate) used: u64,
     pub(crate) reads: BTreeMap<u64, Read>,
+    /// The reads that wait for a worker: to ask other nodes, and to read from a file server; and
+    /// those that are being read there.
+    pub(crate) unasked: VecDeque<u64>,
+    pub(crate) asking: Option<u64>,
+    pub(crate) missing: VecDeque<u64>,
+    pub(crate) batch: Vec<u64>,
     /// The queue pairs for data.
     pub(crate) lanes: Vec<Lane>,
+    /// The time when the worker is free that prepares them.
+    pub(crate) keys_free_ns: u64,
     pub(crate) contacts: HashMap<usize, Contact>,
     /// Whether it asks others.
     pub(crate) breaker: Breaker,
@@ -218,7 +228,8 @@ impl Node {
         pages: PageSet,
     ) -> impl Iterator<Item = &Read> + '_ {
         let is_it = move |read: &&Read| {
-            read.chunk == chunk && read.gen == gen && !read.pages.is_disjoint(pages)
+            let is_seen = read.has_begun && read.chunk == chunk && read.gen == gen;
+            is_seen && !read.pages.is_disjoint(pages)
         };
         self.reads.values().filter(is_it)
     }

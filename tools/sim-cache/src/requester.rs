@@ -60,16 +60,18 @@ impl World {
             pages,
             missing: pages,
             rest,
+            has_begun: false,
             lane: None,
             owners: Vec::new(),
             began_ns: self.now_ns,
         };
         self.nodes[n].reads.insert(number, read);
-        self.go_on(n, number);
+        self.begin_asking(n, number);
     }
 
-    /// Asks other nodes for the next piece, then the file server for what is missing.
-    fn go_on(&mut self, n: usize, number: u64) {
+    /// Asks other nodes for the next piece; what is missing behind the last one is for the file
+    /// server.
+    pub(crate) fn go_on(&mut self, n: usize, number: u64) {
         let len = self.fragment_len;
         let is_cut = self.is_cut(n);
         let Some(read) = self.nodes[n].reads.get_mut(&number) else {
@@ -87,15 +89,12 @@ impl World {
         read.rest = read.rest.difference(piece);
         let (chunk, gen, missing) = (read.chunk, read.gen, read.missing);
         let lanes = &self.nodes[n].lanes;
-        let lane = lanes.iter().position(|lane| lane.is_over);
+        let idle = (0..lanes.len()).filter(|at| lanes[*at].is_over);
+        // One that has its key is taken first.
+        let lane = idle.min_by_key(|at| (lanes[*at].keyed_ns, *at));
         let wanted = Wanted::new(self.file(gen), self.s.file_bytes(), chunk, piece);
         let (Some(lane), Ok(wanted)) = (lane, wanted) else {
-            if missing.is_empty() {
-                self.done(n, number);
-            } else {
-                self.fetch(n, number, missing);
-            }
-            return;
+            return self.asking_over(n, number, !missing.is_empty());
         };
         let id = self.nodes[n].id;
         let now_us = self.now_us();
@@ -148,16 +147,8 @@ impl World {
         self.go_on(n, number);
     }
 
-    /// A file server has given pages.
-    pub(crate) fn fetched(&mut self, n: usize, number: u64, pages: PageSet) {
-        if let Some(read) = self.nodes[n].reads.get_mut(&number) {
-            read.missing = read.missing.difference(pages);
-            self.go_on(n, number);
-        }
-    }
-
     /// Takes the pages of a read into the page cache, if the file is still the same.
-    fn done(&mut self, n: usize, number: u64) {
+    pub(crate) fn done(&mut self, n: usize, number: u64) {
         let room = self.s.cache_chunks;
         let node = &mut self.nodes[n];
         let Some(read) = node.reads.remove(&number) else {
@@ -218,6 +209,8 @@ impl World {
             return;
         }
         let reads = std::mem::take(&mut node.reads);
+        self.leave(n);
+        let node = &mut self.nodes[n];
         for read in reads.values().rev() {
             node.plan.push_front((read.chunk, read.pages));
         }

@@ -34,6 +34,17 @@ pub enum Pattern {
     Epochs(u64),
 }
 
+/// The workers that ask other nodes for the reads of a node. What these have not given is read by
+/// one worker, in batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Askers {
+    /// Each read has one.
+    Each,
+    /// One asks for one read after the other, and reads from the file server when it has asked for
+    /// all that wait, or for a batch, as the first versions did.
+    One,
+}
+
 /// A rule of the cache or of its driver that is left out, to see that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
@@ -74,6 +85,10 @@ pub struct Scenario {
     pub read_pages: usize,
     /// The source of their bytes.
     pub source: Source,
+    /// The workers that ask other nodes for them.
+    pub askers: Askers,
+    /// The time of a command to the firmware of an adapter, as the change of a key, in nanoseconds.
+    pub command_ns: u64,
     /// The nodes start one after the other, with this pause in nanoseconds.
     pub stagger_ns: u64,
     /// The part of datagrams and fragments that are lost.
@@ -160,6 +175,8 @@ impl Scenario {
             pattern: Pattern::Sequential(4),
             read_pages: 256,
             source: Source::Cache,
+            askers: Askers::Each,
+            command_ns: 50 * US,
             stagger_ns: 0,
             loss: 0.0,
             duplicate: 0.0,

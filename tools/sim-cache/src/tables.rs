@@ -10,6 +10,7 @@ use crate::{
     figures::Outcome,
     membership::membership,
     scenario::{
+        Askers,
         Pattern,
         Scenario,
         Source,
@@ -38,6 +39,8 @@ pub enum Table {
     Pattern,
     /// Loss, dead and slow nodes, churn, a file that is replaced
     Fault,
+    /// A worker for each read, and one for all reads of a node
+    Askers,
     /// Nodes in several parts of the network
     Group,
     /// More chunks than the directories have entries for
@@ -72,6 +75,7 @@ impl Table {
             }
             Self::Pattern => "Other ways to read",
             Self::Fault => "What goes wrong",
+            Self::Askers => "A worker for each read, and one for all reads of a node",
             Self::Group => "Pages that leave a group of nodes",
             Self::Directory => "More chunks than entries, read twice, each time in another order",
             Self::Members => "Nodes that find each other through one, and lose one",
@@ -95,6 +99,7 @@ impl Table {
             }
             Self::Pattern => pattern(storm),
             Self::Fault => fault(storm),
+            Self::Askers => askers(),
             Self::Group => group(),
             Self::Directory => directory(),
             Self::Members => Vec::new(),
@@ -188,6 +193,35 @@ fn fault(s: Scenario) -> Vec<Run> {
             (s.has_notices, s.rewrite_ns) = (false, 15 * MS);
         }),
     ]
+}
+
+fn askers() -> Vec<Run> {
+    let mut runs = Vec::new();
+    let mut add = |what: &str, scenario: Scenario| {
+        for (name, askers) in [("one for all", Askers::One), ("one each", Askers::Each)] {
+            let scenario = Scenario { askers, ..scenario };
+            runs.push(named(format!("{name}{what}"), scenario));
+        }
+    };
+    for nodes in [8, 64, 256, 1000] {
+        add("", Scenario::storm(nodes));
+    }
+    let storm = Scenario::storm(64);
+    let run = |change: &dyn Fn(&mut Scenario)| {
+        let mut scenario = storm;
+        change(&mut scenario);
+        scenario
+    };
+    add(", 1 % lost", run(&|s| s.loss = 0.01));
+    add(", 5 % lost", run(&|s| s.loss = 0.05));
+    add(
+        ", fragments of 1024, 1 % lost",
+        run(&|s| (s.fragment_len, s.loss) = (1024, 0.01)),
+    );
+    add(", a tenth slow", run(&|s| s.slow = 0.1));
+    let dead = run(&|s| (s.dead, s.has_gossip) = (s.nodes / 10, true));
+    add(", a tenth dead", dead);
+    runs
 }
 
 fn directory() -> Vec<Run> {

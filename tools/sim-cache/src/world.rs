@@ -175,6 +175,12 @@ impl World {
             Event::Stopped { node, life, lane } if self.is_current(node, life) => {
                 self.stopped(node, lane);
             }
+            Event::Keyed {
+                node,
+                life,
+                lane,
+                round,
+            } if self.is_current(node, life) => self.keyed(node, lane, round),
             Event::CutOff { node, life } if self.is_current(node, life) => self.cut_off(node),
             Event::KeepAlive { node, life } if self.is_current(node, life) => self.keep_alive(node),
             Event::Read { node, life } if self.is_current(node, life) => self.read_on(node),

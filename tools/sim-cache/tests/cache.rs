@@ -11,6 +11,7 @@ use sim_cache::{
     membership,
     run,
     tree,
+    Askers,
     Mutation,
     Outcome,
     Pattern,
@@ -167,7 +168,7 @@ fn fragments_that_are_late_or_come_twice_cost_no_copy() {
         };
         let o = sound(&s);
         assert!(o.late > 0 && o.discarded > 0, "seed {seed}: {o:?}");
-        assert!(o.gfsd_files <= 1.1 && o.p99_ms < 3.5, "seed {seed}: {o:?}");
+        assert!(o.gfsd_files <= 1.1 && o.p99_ms < 5.1, "seed {seed}: {o:?}");
     }
 }
 
@@ -249,7 +250,7 @@ fn who_waits_for_a_node_goes_to_the_file_server_after_five_seconds() {
     };
     let o = sound(&s);
     assert!((5_000.0..5_500.0).contains(&o.p99_ms), "{o:?}");
-    assert!(o.gfsd_files < 1.7, "{o:?}");
+    assert!(o.gfsd_files < 2.2, "{o:?}");
     // Slow file servers are waited for, and so keep giving one copy.
     let s = Scenario {
         gfsd_ns: 3_000 * MS,
@@ -260,6 +261,28 @@ fn who_waits_for_a_node_goes_to_the_file_server_after_five_seconds() {
     assert!(o.gfsd_files <= 1.1, "{o:?}");
     let read_us = 2_000_000;
     assert!(sound(&Scenario { read_us, ..s }).gfsd_files > 10.0);
+}
+
+/// A read that waits for a node keeps no other one waiting: where one worker asks for all reads of
+/// a node, what is lost costs each of them.
+#[test]
+fn each_read_asks_for_itself() {
+    for seed in 0..3 {
+        for (loss, fragment_len, dead) in [(0.01, 4096, 0), (0.01, 1024, 0), (0.0, 4096, 6)] {
+            let s = Scenario {
+                seed,
+                loss,
+                fragment_len,
+                dead,
+                has_gossip: dead != 0,
+                ..Scenario::storm(64)
+            };
+            let (each, one) = (sound(&s), Askers::One);
+            let one = sound(&Scenario { askers: one, ..s });
+            assert!(each.gfsd_files < 1.25, "{each:?}");
+            assert!(2.0 * each.last_ms < one.last_ms, "{each:?}, {one:?}");
+        }
+    }
 }
 
 #[test]
