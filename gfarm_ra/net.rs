@@ -11,12 +11,12 @@
 //! | `call`, `link` | a question that is under way; the connection to gfmd |
 //! | `descriptors` | how many descriptors open files have at gfmd |
 //! | `gfsd`, `hosts` | a connection to a gfsd; the pool for each gfsd |
-//! | `stream`, `reader`, `batch` | an open file: its reads that wait; how they are carried out |
+//! | `stream`, `waiting`, `reader`, `batch` | an open file: its reads; how they are carried out |
 //! | `page_source` | the seam between readers and those who have the bytes |
 //! | `ring`, `stats` | a queue of fixed size; counters |
 //!
-//! Workers run on one queue for each mount, made for reclaim; none runs for an idle file. What a
-//! read waits for allocates nothing, or without IO: calls, queues and buffers are made when a mount
+//! Workers run on queues of each mount, made for reclaim; none runs for an idle file. What a read
+//! waits for allocates nothing, or without IO: calls, queues and buffers are made when a mount
 //! or a file is opened, and a new connection is made without IO.
 
 mod batch;
@@ -37,6 +37,7 @@ mod setup;
 mod stats;
 mod stream;
 mod user_key;
+mod waiting;
 
 pub(crate) use client::Client;
 pub(crate) use content::{

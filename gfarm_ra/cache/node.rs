@@ -243,12 +243,11 @@ impl Reads {
         lent: Lent<T>,
         id: ContentId,
         size_bytes: u64,
-        owes: bool,
     ) -> Option<(Lent<T>, Option<Notice>)> {
         let Some(attached) = self.0.attached() else {
             return Some((lent, None));
         };
-        let filled = memory::without_io(|| attached.requests.fill(lent, id, size_bytes, owes));
+        let filled = memory::without_io(|| attached.requests.fill(lent, id, size_bytes));
         filled.map(|(lent, notice)| (lent, Some(notice)))
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages of a read from other nodes: carries out what [`Requester`] decides, in the worker of the
-//! file that is read.
+//! Pages of a read from other nodes: carries out what [`Requester`] decides, in a worker of the
+//! read.
 
 mod outage;
 
@@ -294,18 +294,16 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Fills pages of a subrequest with those of other nodes, as far as they have them: bytes of
-    /// the content `id` of this size. Who `owes` others pages does not wait for long. Returns it
-    /// with what is to be told when all its pages are there; `None` if a device keeps it. Sleeps.
+    /// the content `id` of this size. Returns it with what is to be told when all its pages are there; `None` if a device keeps it. Sleeps.
     pub(crate) fn fill<T: FileSystem>(
         &self,
         lent: Lent<T>,
         id: ContentId,
         size_bytes: u64,
-        owes: bool,
     ) -> Option<(Lent<T>, Notice)> {
         let since = self.interrupts.load(Acquire);
         let (mut lent, mut next) = (lent, 0u16);
-        let mut duty = if owes { Duty::Owes } else { Duty::Nothing };
+        let mut duty = Duty::Nothing;
         let mut notice = Notice {
             id,
             chunks: [const { None }; CHUNKS_MAX],

@@ -310,7 +310,7 @@ impl Part {
     }
 
     /// Asks other nodes for the pages of a file; `None` if a device keeps its pages.
-    fn ask(self, reads: Reads, owes: bool) -> Option<Self> {
+    fn ask(self, reads: Reads) -> Option<Self> {
         let Some((id, given)) = self.shared() else {
             return Some(self);
         };
@@ -326,7 +326,7 @@ impl Part {
             Ok(lent) => lent,
             Err(subrequest) => return Some(part(subrequest.into(), None)),
         };
-        let (lent, notice) = reads.fill(lent, id, given.size_bytes, owes)?;
+        let (lent, notice) = reads.fill(lent, id, given.size_bytes)?;
         let notice = notice.map(|notice| (reads, notice));
         let is_given = (0..lent.pages()).any(|page| lent.is_filled(page));
         let mut part = part(lent.into_partial(), notice);
@@ -347,7 +347,7 @@ impl Part {
 }
 
 impl Pages for Part {
-    fn ask_nodes(self, owes: bool) -> Option<Self> {
+    fn ask_nodes(self) -> Option<Self> {
         let reads = {
             let sb = self.pages.subrequest().inode().super_block();
             sb.data().reads()
@@ -355,7 +355,7 @@ impl Pages for Part {
         let Some(reads) = reads else {
             return Some(self);
         };
-        let part = self.ask(reads.clone(), owes)?;
+        let part = self.ask(reads.clone())?;
         if part.len() == 0 {
             part.end(Ending::Read);
             return None;

@@ -21,9 +21,8 @@ pub(crate) enum Ending {
 /// A part of a file that is to be read, into memory of its owner.
 pub(crate) trait Pages: Send + 'static {
     /// Fills what other nodes have; returns what is to be read from the gfsd, or `None` if the read
-    /// has ended. `owes` tells that other parts of the file are going to be read from the gfsd when
-    /// this returns. May sleep.
-    fn ask_nodes(self, owes: bool) -> Option<Self>
+    /// has ended. Sleeps.
+    fn ask_nodes(self) -> Option<Self>
     where
         Self: Sized;
 

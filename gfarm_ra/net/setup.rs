@@ -52,6 +52,9 @@ use crate::proto::{
 /// wait for.
 const WORKERS_MAX: u16 = 128;
 
+/// The maximum number of workers of a mount that ask other nodes, whatever its options say.
+const ASKING_MAX: u32 = 512;
+
 /// The limit of the log lines of all mounts.
 pub(super) static LOG: RateLimit = RateLimit::new(5000, 20);
 
@@ -97,6 +100,8 @@ impl From<Error> for Trouble {
 pub(super) enum Workers {
     /// The workers of files.
     Files,
+    /// The workers that ask other nodes, as many at a time as requests may be under way.
+    Asking,
     /// The workers of files that give their descriptors back.
     Closing,
     /// The closer of descriptors at gfmd.
@@ -124,6 +129,10 @@ pub(super) struct Setup {
     /// `None` when the mount has ended. The workers run on it, so none of them may own it.
     #[pin]
     queue: SpinLock<Option<Arc<WorkQueue>>>,
+    /// The queue of those that ask other nodes, if the mount is a node. A file server is waited for
+    /// by others: those who wait for nodes keep none of them from it.
+    #[pin]
+    ask_queue: SpinLock<Option<Arc<WorkQueue>>>,
     /// The queue of the connection to gfmd. Workers of files wait for its worker, so it needs
     /// neither their places nor their rescuer.
     #[pin]
@@ -146,6 +155,10 @@ impl Setup {
     ) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = Arc::new(WorkQueue::new(c"gfarm", flags, WORKERS_MAX)?, GFP_KERNEL)?;
+        let ask_queue = match options.node() {
+            Some(_) => Some(Arc::new(ask_queue(&options)?, GFP_KERNEL)?),
+            None => None,
+        };
         let close_queue = WorkQueue::new(c"gfarm_close", flags, CLOSING_MAX)?;
         let close_queue = Arc::new(close_queue, GFP_KERNEL)?;
         let fd_queue = Arc::new(WorkQueue::new(c"gfarm_fds", flags, 1)?, GFP_KERNEL)?;
@@ -161,6 +174,7 @@ impl Setup {
                 is_closed: AtomicBool::new(false),
                 pauses <- new_wait_queue!("Setup::pauses"),
                 queue <- new_spinlock!(Some(queue), "Setup::queue"),
+                ask_queue <- new_spinlock!(ask_queue, "Setup::ask_queue"),
                 link_queue <- new_spinlock!(Some(link_queue), "Setup::link_queue"),
                 close_queue <- new_spinlock!(Some(close_queue), "Setup::close_queue"),
                 fd_queue <- new_spinlock!(Some(fd_queue), "Setup::fd_queue"),
@@ -232,9 +246,15 @@ impl Setup {
         self.queue.lock().clone()
     }
 
+    /// Returns whether other nodes are asked before a file server.
+    pub(super) fn asks_nodes(&self) -> bool {
+        self.options.node().is_some()
+    }
+
     fn queue_of(&self, workers: Workers) -> &SpinLock<Option<Arc<WorkQueue>>> {
         match workers {
             Workers::Files => &self.queue,
+            Workers::Asking => &self.ask_queue,
             Workers::Closing => &self.close_queue,
             Workers::Descriptors => &self.fd_queue,
             Workers::Link => &self.link_queue,
@@ -275,10 +295,11 @@ impl Setup {
         is_first
     }
 
-    /// Waits for the work that was queued, and ends the queues: that of gfmd last, for which
-    /// workers of files wait. Sleeps.
+    /// Waits for the work that was queued, and ends the queues: first those who have others work,
+    /// and that of gfmd last, for which workers of files wait. Sleeps.
     pub(super) fn end_queues(&self) {
         for workers in [
+            Workers::Asking,
             Workers::Files,
             Workers::Closing,
             Workers::Descriptors,
@@ -308,6 +329,13 @@ impl Setup {
             Ok(()) => Err(EIO),
         }
     }
+}
+
+/// Makes the queue of the workers that ask other nodes.
+fn ask_queue(options: &Options) -> Result<WorkQueue> {
+    let asking = options.get(Setting::IbNumSrpc).min(ASKING_MAX);
+    let count = u16::try_from(asking).map_err(|_| EINVAL)?;
+    WorkQueue::new(c"gfarm_asks", Flags::UNBOUND | Flags::MEM_RECLAIM, count)
 }
 
 /// Returns any number.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An open file: the reads that wait for it, and the worker that carries them out.
+//! An open file: the reads that wait for it, and the workers that carry them out.
 //!
-//! The worker runs while reads wait. It has the file opened at gfmd and at a gfsd as
+//! Other nodes are asked by a worker for each read: who is kept waiting by one keeps no other read
+//! waiting. What they have not given is for one worker, which runs while reads wait for it. It has the file opened at gfmd and at a gfsd as
 //! [`OpenFile`](crate::proto::open_file::OpenFile) decides, reads, and looks at the file's label
 //! before a byte is given to a reader. A file that no task reads has no worker, and keeps its
 //! descriptor at the gfsd.
 
 use kernel::{
+    alloc::flags::GFP_NOWAIT,
     new_mutex,
     new_spinlock,
     prelude::*,
@@ -46,8 +48,8 @@ use super::{
     },
     place::Place,
     reader::Reader,
-    ring::Ring,
-    setup::Workers, //
+    setup::Workers,
+    waiting::Waiting, //
 };
 use crate::proto::{
     identity::Opening,
@@ -58,13 +60,6 @@ use crate::proto::{
     },
     replica::HostId, //
 };
-
-/// The number of reads of a file that may wait; a task with another one waits itself.
-const READS_MAX: usize = 24;
-
-/// The most bytes of their places, which each open file has: the next larger allocation takes twice
-/// as many.
-const READS_BYTES: usize = 8 << 10;
 
 /// The number of reads that are carried out before their label is looked at.
 const BATCH_MAX: usize = 8;
@@ -96,7 +91,7 @@ pub(crate) struct Stream<P: Pages> {
 struct Inner<P: Pages> {
     client: Arc<Client>,
     #[pin]
-    waiting: SpinLock<Ring<P>>,
+    waiting: SpinLock<Waiting<P>>,
     /// The tasks that wait for room for another read.
     #[pin]
     room: WaitQueue,
@@ -141,8 +136,7 @@ struct Serving<P> {
 impl<P: Pages> Stream<P> {
     /// Makes a file that gfmd has opened, or will open when it is read. May sleep.
     pub(super) fn new(client: &Arc<Client>, reader: Reader) -> Result<Arc<Self>> {
-        const { assert!(Ring::<P>::bytes(READS_MAX) <= READS_BYTES) };
-        let waiting = Ring::new(READS_MAX)?;
+        let waiting = Waiting::new(client.setup().asks_nodes())?;
         let (content, opening) = (reader.content().clone(), reader.opening());
         let held = Held::new(reader.has_descriptor());
         let serving = Serving {
@@ -197,8 +191,9 @@ impl<P: Pages> Stream<P> {
     /// reads wait.
     pub(crate) fn read(&self, pages: P) {
         let inner = &self.inner;
-        let mut pages = pages;
-        while let Err(rejected) = inner.push(pages) {
+        let setup = inner.client.setup();
+        let (mut pages, interrupts) = (pages, setup.interrupts());
+        while let Err(rejected) = inner.push(pages, interrupts) {
             pages = rejected;
             inner.start();
             let has_room = || !inner.waiting.lock().is_full();
@@ -206,7 +201,11 @@ impl<P: Pages> Stream<P> {
                 return pages.end(Ending::Failed(error));
             }
         }
-        inner.start();
+        if setup.asks_nodes() {
+            inner.start_asking();
+        } else {
+            inner.start();
+        }
     }
 }
 
@@ -219,8 +218,55 @@ impl<P: Pages> Drop for Stream<P> {
 }
 
 impl<P: Pages> Inner<P> {
-    fn push(&self, pages: P) -> Result<(), P> {
-        self.waiting.lock().push(pages)
+    fn push(&self, pages: P, interrupts: u32) -> Result<(), P> {
+        let mut waiting = self.waiting.lock();
+        match self.client.setup().asks_nodes() {
+            true => waiting.push_unasked(pages, interrupts),
+            false => waiting.push(pages),
+        }
+    }
+
+    /// Has a worker ask nodes for a read. If there is none, the file server is asked for one.
+    fn start_asking(self: &Arc<Self>) {
+        let this = self.clone();
+        let queued = self.client.setup().on_queue(Workers::Asking, |queue| {
+            queue.try_spawn(GFP_NOWAIT, move || this.ask_nodes())
+        });
+        if matches!(queued, Some(Ok(()))) {
+            return;
+        }
+        let passed = self.waiting.lock().pass();
+        self.go_on(passed);
+    }
+
+    /// Asks nodes for a read, which fails if all are to fail since it began. Sleeps.
+    fn ask_nodes(self: Arc<Self>) {
+        let Some((pages, interrupts)) = self.waiting.lock().ask() else {
+            return;
+        };
+        let setup = self.client.setup();
+        let is_over = || setup.is_closed() || setup.interrupts() != interrupts;
+        let mut missing = Some(pages);
+        if !is_over() {
+            missing = missing.and_then(P::ask_nodes);
+        }
+        if is_over() {
+            if let Some(pages) = missing.take() {
+                pages.end(Ending::Failed(EIO));
+            }
+        }
+        let asked = self.waiting.lock().asked(missing);
+        self.room.wake_all();
+        self.go_on(asked);
+    }
+
+    /// Has the worker look for reads; one for which there was no place fails.
+    fn go_on(self: &Arc<Self>, pushed: Result<(), P>) {
+        if let Err(pages) = pushed {
+            // There is a place for each.
+            pages.end(Ending::Failed(EIO));
+        }
+        self.start();
     }
 
     /// Queues the worker.
@@ -245,9 +291,14 @@ impl<P: Pages> Inner<P> {
     }
 
     fn fail_waiting(&self, error: Error) {
-        while let Some(pages) = self.pop() {
+        loop {
+            let pages = self.waiting.lock().pop_any();
+            let Some(pages) = pages else {
+                break;
+            };
             pages.end(Ending::Failed(error));
         }
+        self.room.wake_all();
     }
 
     /// Takes reads that wait, until there is a batch of them, or all are to fail since the count of
@@ -260,9 +311,6 @@ impl<P: Pages> Inner<P> {
         {
             let Some(pages) = self.pop() else {
                 return;
-            };
-            let Some(pages) = pages.ask_nodes(bytes != 0) else {
-                continue;
             };
             bytes = bytes.saturating_add(pages.len());
             // There is room for a batch.

@@ -4,7 +4,8 @@
     gfarm_cache_holder.py FOLDER KEY COPIES MODE
 
 FOLDER is that of the node below /proc. COPIES has the files, each named INUM-GEN-MTIME, the time in nanoseconds. It
-names itself to who asks for an owner, and answers a request to a holder as the file MODE says, until that says `end`.
+names itself to who asks for an owner, and answers a request to a holder as the file MODE says, until that says `end`:
+`waits` keeps each, and `first` those for the first page of a chunk.
 Prints JSON: how often it was asked in each mode, and the keys of the queue pairs that it was asked to send to.
 """
 from __future__ import annotations
@@ -133,7 +134,7 @@ class Holder(Liar):
         """Answers a request."""
         if asked.role != wire.HOLDER:
             self.reply(asked, wire.redirect(asked, self.record()))
-        elif mode == "waits":
+        elif mode == "waits" or (mode == "first" and asked.pages & 1):
             self._kept[asked.cookie] = asked, time.monotonic()
             self._said = 0.0
         elif mode != "silent":

@@ -109,10 +109,10 @@ def hungry(machine: Machine) -> Iterator[None]:
 class Waiting:
     """A reader that a holder keeps waiting."""
 
-    def __init__(self, liar: Holder, name: str, enter: str = "") -> None:
+    def __init__(self, liar: Holder, name: str, enter: str = "", command: str = "sha256sum ") -> None:
         self.liar, self.name = liar, name
         told = self.told()
-        self.job: Job = liar.mount.machine.start_job(f"{enter} exec sha256sum {liar.mount.at}/{name}", 120)
+        self.job: Job = liar.mount.machine.start_job(f"{enter} exec {command}{liar.mount.at}/{name}", 120)
         try:
             until(lambda: self.told() > told, 20, f"{name}: it waits for the holder", pause=0.05)
         except Failed as why:
@@ -211,6 +211,26 @@ def test_a_node_that_waits_keeps_no_one_waiting(vm: Lab) -> None:
         quick("umount", LEAVE_SECONDS, lambda: machine.run(f"umount {mount.at}", 60))
         quick("rmmod after that", LEAVE_SECONDS, lambda: loaded.of(vm).unload(machine))
         nothing_stays(machine)
+
+
+@needs(machines=1, timeout=300)
+def test_a_reader_that_waits_keeps_no_other_one_of_the_file_waiting(vm: Lab) -> None:
+    """A holder keeps a request for the first page of a file, and gives the others: who reads these has them at once."""
+    page = "dd iflag=direct bs=4096 count=1 of=/dev/null "
+    with holder(vm, LONG) as liar:
+        machine, mount = vm.server, liar.mount
+        liar.turn("first")
+        first = Waiting(liar, "held0", command=f"{page} if=")
+        for number in range(1, 4):
+            pages, other = liar.pages(), f"{page} skip={number} if={mount.at}/held0"
+            said = machine.try_run(f"timeout {LEAVE_SECONDS:.0f} {other}", 60)
+            eq(said.code, 0, f"page {number}, while page 0 is waited for: {said.out}")
+            eq(liar.pages() - pages, 1, f"page {number} of the holder")
+        first.still("other pages of the file")
+        first.kill()
+        liar.turn("right")
+        eq(mount.sha256("held0"), liar.wanted["held0"], "the file")
+        nothing_stays(machine, f"{mount.at}/held0")
 
 
 @needs(machines=1, timeout=300)

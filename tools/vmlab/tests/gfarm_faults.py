@@ -19,7 +19,7 @@ from vmlab.needs import needs
 SMP = 2
 
 BYTES, START_BYTES = 6 << 20, 128 << 10
-# More than the reads of a file that may wait (net/stream.rs), of 1 MiB each.
+# More than the reads of a file that may wait (net/waiting.rs), of 1 MiB each.
 AHEAD_BYTES = 40 << 20
 # connect, receive and reconnect of SHORT, and what an emulated machine takes beside.
 GIVES_UP_SECONDS = 30.0
