@@ -59,14 +59,11 @@ use crate::proto::cache::{
         Role,
         Wanted, //
     },
-    requester::{
-        event::{
-            Asking,
-            Effect,
-            Event,
-            Whom, //
-        },
-        Duty, //
+    requester::event::{
+        Asking,
+        Effect,
+        Event,
+        Whom, //
     },
     rtt::Timing, //
 };
@@ -142,12 +139,11 @@ impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
     /// Sleeps.
     pub(super) fn carry_out(
         &mut self,
-        duty: Duty,
         read_id: Option<ReadId>,
         lost: &[Option<NodeId>],
         since: u32,
     ) {
-        if let Some(effect) = self.begin(duty, read_id, lost, since) {
+        if let Some(effect) = self.begin(read_id, lost, since) {
             self.run(effect);
         }
     }
@@ -155,12 +151,11 @@ impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
     #[inline(never)]
     fn begin(
         &self,
-        duty: Duty,
         read_id: Option<ReadId>,
         lost: &[Option<NodeId>],
         since: u32,
     ) -> Option<Effect> {
-        let effect = self.inbox.begin(&self.wanted, duty, read_id, lost)?;
+        let effect = self.inbox.begin(&self.wanted, read_id, lost)?;
         // From here on it is told of an end, or that no node is asked; of one before it is not.
         let is_over = self.requests.is_interrupted(since) || self.requests.cut().is_some();
         Some(match is_over {

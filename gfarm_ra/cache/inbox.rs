@@ -49,7 +49,6 @@ use crate::proto::cache::{
             Step, //
         },
         owners::Owners,
-        Duty,
         Requester, //
     },
     tags::Tags, //
@@ -145,7 +144,6 @@ impl Inbox {
     pub(super) fn begin(
         &self,
         wanted: &Wanted,
-        duty: Duty,
         read_id: Option<ReadId>,
         lost: &[Option<NodeId>],
     ) -> Option<Effect> {
@@ -154,7 +152,6 @@ impl Inbox {
         self.has_failed.store(false, Relaxed);
         mail.read_id = read_id;
         mail.is_running = mail.machine.renew(wanted);
-        mail.machine.set_duty(duty);
         for node in lost.iter().flatten() {
             mail.machine.avoid(*node);
         }

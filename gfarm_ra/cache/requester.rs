@@ -73,8 +73,7 @@ use crate::proto::{
                 Heard,
                 Step, //
             },
-            owners::Owners,
-            Duty, //
+            owners::Owners, //
         },
         tags::Tags,
         wire::{
@@ -294,7 +293,8 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Fills pages of a subrequest with those of other nodes, as far as they have them: bytes of
-    /// the content `id` of this size. Returns it with what is to be told when all its pages are there; `None` if a device keeps it. Sleeps.
+    /// the content `id` of this size. Returns it with what is to be told when all its pages are
+    /// there; `None` if a device keeps it. Sleeps.
     pub(crate) fn fill<T: FileSystem>(
         &self,
         lent: Lent<T>,
@@ -303,7 +303,6 @@ impl<I: Incoming> Requests<I> {
     ) -> Option<(Lent<T>, Notice)> {
         let since = self.interrupts.load(Acquire);
         let (mut lent, mut next) = (lent, 0u16);
-        let mut duty = Duty::Nothing;
         let mut notice = Notice {
             id,
             chunks: [const { None }; CHUNKS_MAX],
@@ -326,17 +325,13 @@ impl<I: Incoming> Requests<I> {
             let noted = kept.and_then(|notice| notice.begin(chunk, pages));
             let read_id = noted.as_ref().and_then(|chunk| chunk.read_id);
             let owners;
-            (lent, owners) = self.piece(lent, wanted, (duty, read_id), since)?;
+            (lent, owners) = self.piece(lent, wanted, read_id, since)?;
             // They are told of what a file server is asked for, too: they tell others where it is.
             if let Some(chunk) = noted {
                 chunk.owners.add_all(&owners);
             }
             // CAST: At most 256.
-            let end = next.saturating_add(piece.len() as u16);
-            if (next..end).any(|page| !lent.is_filled(page)) {
-                duty = Duty::Owes;
-            }
-            next = end;
+            next = next.saturating_add(piece.len() as u16);
         }
         Some((lent, notice))
     }
@@ -381,7 +376,7 @@ impl<I: Incoming> Requests<I> {
         &self,
         lent: Lent<T>,
         wanted: Wanted,
-        (duty, read_id): (Duty, Option<ReadId>),
+        read_id: Option<ReadId>,
         since: u32,
     ) -> Option<(Lent<T>, Owners)> {
         let Some(lost) = self.asked() else {
@@ -392,7 +387,7 @@ impl<I: Incoming> Requests<I> {
         };
         self.endpoint.counters().add(Counter::Reads, 1);
         let mut read = ChunkRead::new(self, inbox.clone(), cq.clone(), wanted, (qp, lent));
-        read.carry_out(duty, read_id, &lost, since);
+        read.carry_out(read_id, &lost, since);
         let (qp, lent) = read.into_parts()?;
         let owners = inbox.end();
         self.waits(read_id, None);

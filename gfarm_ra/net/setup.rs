@@ -52,7 +52,7 @@ use crate::proto::{
 /// wait for.
 const WORKERS_MAX: u16 = 128;
 
-/// The maximum number of workers of a mount that ask other nodes, whatever its options say.
+/// The maximum number of workers of a mount that ask other nodes, with any options.
 const ASKING_MAX: u32 = 512;
 
 /// The limit of the log lines of all mounts.

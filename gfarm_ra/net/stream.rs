@@ -3,10 +3,10 @@
 //! An open file: the reads that wait for it, and the workers that carry them out.
 //!
 //! Other nodes are asked by a worker for each read: who is kept waiting by one keeps no other read
-//! waiting. What they have not given is for one worker, which runs while reads wait for it. It has the file opened at gfmd and at a gfsd as
-//! [`OpenFile`](crate::proto::open_file::OpenFile) decides, reads, and looks at the file's label
-//! before a byte is given to a reader. A file that no task reads has no worker, and keeps its
-//! descriptor at the gfsd.
+//! waiting. What they have not given is for one worker, which runs while reads wait for it. It has
+//! the file opened at gfmd and at a gfsd as [`OpenFile`](crate::proto::open_file::OpenFile) says,
+//! reads, and looks at the file's label before a byte is given to a reader. A file that no task
+//! reads has no worker, and keeps its descriptor at the gfsd.
 
 use kernel::{
     alloc::flags::GFP_NOWAIT,

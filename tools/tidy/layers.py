@@ -28,7 +28,7 @@ DRIVERS: dict[str, Layers] = {
                        "endpoint message_pool owner resolvers", "data_qps membership responder", "chunk_read requester",
                        "attached", "node", "view"),
     "gfarm_ra/net": ("content page_source place ring stats user_key", "setup", "call descriptors login", "gfsd",
-                     "batch hosts link naming", "reader stream", "client"),
+                     "batch hosts link naming waiting", "reader stream", "client"),
     "gfarm_ra/fs": ("attributes cached options state", "file inode", "name", "directory", "mount"),
     "rtrs/proto": ("addr connect_retry failover fence geometry heartbeat imm invalidation io_queues outage path "
                    "permit policy quarantine signal stats timeouts", "credit params recovery settings shortage wire",

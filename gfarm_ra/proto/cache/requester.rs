@@ -32,9 +32,7 @@ pub mod owners;
 pub use self::{
     attempt::DEPTH_MAX,
     limits::{
-        Duty,
         ASKS_MAX,
-        DEPTH_OWING_MAX,
         FRUITLESS_MAX,
         QUIET_US_MAX,
         READ_US,
@@ -110,7 +108,6 @@ pub struct Requester {
     /// The pages that are read, and the size of the file in bytes.
     pages: PageSet,
     size_bytes: u64,
-    duty: Duty,
     /// The pages that are complete.
     got: PageSet,
     /// The pages that the file server is asked for.
@@ -147,7 +144,6 @@ impl Requester {
             me,
             pages: PageSet::EMPTY,
             size_bytes: 0,
-            duty: Duty::Nothing,
             got: PageSet::EMPTY,
             fetch: PageSet::EMPTY,
             excluded: Excluded::NONE,
@@ -182,7 +178,6 @@ impl Requester {
         }
         (self.pages, self.size_bytes) = (wanted.pages(), wanted.size_bytes());
         (self.got, self.fetch) = (PageSet::EMPTY, PageSet::EMPTY);
-        self.duty = Duty::Nothing;
         (self.excluded, self.silent) = (Excluded::NONE, None);
         (self.asks, self.fruitless) = (0, 0);
         (self.owners, self.is_cancelled) = (Owners::NONE, false);
@@ -195,11 +190,6 @@ impl Requester {
     /// microseconds, at most [`READ_US_MAX`].
     pub fn set_limit(&mut self, read_us: u64) {
         self.read_us = read_us.min(READ_US_MAX);
-    }
-
-    /// Says what this node owes others, before the start. A read begins with [`Duty::Nothing`].
-    pub fn set_duty(&mut self, duty: Duty) {
-        self.duty = duty;
     }
 
     /// Has a node not asked that has not answered other reads. Called before [`Event::Start`], for
@@ -250,7 +240,6 @@ impl Requester {
         if let Event::Replied { from, reply, sums } = event {
             let limits = Limits {
                 size_bytes: self.size_bytes,
-                depth_max: self.depth_max(),
                 has_sums: self.compares,
             };
             let (attempt, fragments) = (self.attempt.as_mut(), &self.fragments);
@@ -423,13 +412,6 @@ impl Requester {
         self.attempt = None;
         self.state = State::Over;
         Effect::Over { got: self.got }
-    }
-
-    const fn depth_max(&self) -> u8 {
-        match self.duty {
-            Duty::Owes => DEPTH_OWING_MAX,
-            Duty::Nothing => DEPTH_MAX,
-        }
     }
 
     /// Returns the pages that are neither complete nor read from the file server.

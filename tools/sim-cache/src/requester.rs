@@ -9,8 +9,7 @@ use proto::gfarm::cache::{
     pages::PageSet,
     request::Wanted,
     requester::{
-        event::Event as Told,
-        Duty, //
+        event::Event as Told, //
     },
     wire::Kind, //
 };
@@ -49,7 +48,8 @@ impl World {
     fn begin(&mut self, n: usize, chunk: u64, gen: Generation, pages: PageSet) {
         let number = self.next_read;
         self.next_read += 1;
-        let rest = if self.has_cache() {
+        let is_alone = n == 0 && self.s.is_first_alone;
+        let rest = if self.has_cache() && !is_alone {
             pages
         } else {
             PageSet::EMPTY
@@ -81,11 +81,6 @@ impl World {
             read.rest = PageSet::EMPTY;
         }
         let piece = read.rest.lowest(len.pages_max());
-        // What is missing before it is going to be read from the file server.
-        let duty = match read.missing.is_subset(read.rest) {
-            true => Duty::Nothing,
-            false => Duty::Owes,
-        };
         read.rest = read.rest.difference(piece);
         let (chunk, gen, missing) = (read.chunk, read.gen, read.missing);
         let lanes = &self.nodes[n].lanes;
@@ -104,7 +99,6 @@ impl World {
             return;
         }
         if let Some(machine) = &mut node.lanes[lane].machine {
-            machine.set_duty(duty);
             machine.set_limit(self.s.read_us);
             if self.s.verifies {
                 machine.compare();

@@ -140,6 +140,8 @@ pub struct Scenario {
     /// The times from which and until which the network loses all that the first node sends, and
     /// all that is sent to it.
     pub away_ns: (u64, u64),
+    /// The first node asks no other one.
+    pub is_first_alone: bool,
     /// The part of the messages to the first node that a flood of others' datagrams keeps from its
     /// public queue pair.
     pub flood: f64,
@@ -201,6 +203,7 @@ impl Scenario {
             dead: 0,
             silent: 0,
             away_ns: (0, 0),
+            is_first_alone: false,
             flood: 0.0,
             unheard: 0.0,
             hung_ns: 0,

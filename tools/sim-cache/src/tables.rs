@@ -11,6 +11,7 @@ use crate::{
     membership::membership,
     scenario::{
         Askers,
+        Mutation,
         Pattern,
         Scenario,
         Source,
@@ -45,6 +46,10 @@ pub enum Table {
     Group,
     /// More chunks than the directories have entries for
     Directory,
+    /// File servers that are slow, and times for which nodes are waited for
+    Slow,
+    /// A network that is away
+    Away,
     /// Times in which nodes find each other and notice a death
     Members,
 }
@@ -78,6 +83,8 @@ impl Table {
             Self::Askers => "A worker for each read, and one for all reads of a node",
             Self::Group => "Pages that leave a group of nodes",
             Self::Directory => "More chunks than entries, read twice, each time in another order",
+            Self::Slow => "File servers that are slow",
+            Self::Away => "One reader, and nodes that it does not reach",
             Self::Members => "Nodes that find each other through one, and lose one",
         }
     }
@@ -102,6 +109,8 @@ impl Table {
             Self::Askers => askers(),
             Self::Group => group(),
             Self::Directory => directory(),
+            Self::Slow => slow(),
+            Self::Away => away(),
             Self::Members => Vec::new(),
         }
     }
@@ -224,6 +233,71 @@ fn askers() -> Vec<Run> {
     runs
 }
 
+fn slow() -> Vec<Run> {
+    let storm = Scenario::storm(64);
+    let small = Scenario {
+        chunks: 16,
+        ..storm
+    };
+    let slow = [
+        (
+            "10 MB/s together",
+            Scenario {
+                gfsd_bytes_per_us: 10,
+                ..storm
+            },
+        ),
+        (
+            "3 s for each read, 16 MiB",
+            Scenario {
+                gfsd_ns: 3000 * MS,
+                ..small
+            },
+        ),
+        (
+            "1 MB/s together, 16 MiB",
+            Scenario {
+                gfsd_bytes_per_us: 1,
+                ..small
+            },
+        ),
+    ];
+    let mut runs = Vec::new();
+    for (name, scenario) in slow {
+        for read_ms in [500, 2_000, 5_000, 30_000] {
+            let scenario = Scenario {
+                read_us: read_ms * 1000,
+                ..scenario
+            };
+            runs.push(named(format!("{name}, after {read_ms} ms"), scenario));
+        }
+    }
+    runs
+}
+
+fn away() -> Vec<Run> {
+    let mut runs = Vec::new();
+    for (peers, depth) in [0, 2, 7, 63, 255].map(|n| [(n, 1), (n, 4)]).concat() {
+        let scenario = Scenario {
+            dead: peers,
+            has_gossip: true,
+            pattern: Pattern::Sequential(depth),
+            ..Scenario::storm(peers + 1)
+        };
+        let name = format!("{peers} nodes, {depth} reads in flight");
+        let without = Scenario {
+            mutation: Some(Mutation::AsksWhoIsSilent),
+            ..scenario
+        };
+        runs.push(named(name.clone(), scenario));
+        runs.push(named(
+            format!("{name}, which are asked all the time"),
+            without,
+        ));
+    }
+    runs
+}
+
 fn directory() -> Vec<Run> {
     let run = |nodes, directory_groups, epochs| {
         let entries = nodes * directory_groups * 8;
@@ -290,8 +364,7 @@ fn group() -> Vec<Run> {
     runs
 }
 
-/// Returns the lines of [`Table::Members`], for each of these losses in percent, and whether all
-/// nodes have agreed.
+/// Returns the lines of [`Table::Members`] for these losses in percent, and whether all agree.
 pub fn members<'a>(
     sizes: &'a [usize],
     losses: &'a [u32],

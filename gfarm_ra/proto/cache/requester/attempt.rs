@@ -68,8 +68,6 @@ const KEPT_US_MIN: u64 = super::READ_US / 3;
 pub(super) struct Limits {
     /// The size of the file, in bytes.
     pub(super) size_bytes: u64,
-    /// The number of nodes that wait for each other in a row from which on this one does not wait.
-    pub(super) depth_max: u8,
     /// Whether pages come with their sums.
     pub(super) has_sums: bool,
 }
@@ -243,7 +241,7 @@ impl Attempt {
         let rtt_us = took_us.filter(|_| !self.is_kept && self.sends == 1);
         let is_for_nothing = self.is_kept_for_nothing(&reply.answer, now_us);
         let progress = match reply.answer {
-            Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < limits.depth_max => {
+            Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < DEPTH_MAX => {
                 self.keep(wait_ms, now_us);
                 Progress::Timer(self.until_us)
             }

@@ -20,17 +20,3 @@ pub const ASKS_MAX: u8 = 12;
 /// The number of requests in a row that bring nothing, after which a read goes to the file server:
 /// where 5 % of datagrams are lost, fewer are reached by chance.
 pub const FRUITLESS_MAX: u8 = 5;
-
-/// The number of nodes in a row from which on who owes pages to others does not wait.
-pub const DEPTH_OWING_MAX: u8 = 4;
-
-/// The messages that a node owes others when a read of it begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
-    /// No message.
-    Nothing,
-    /// Pages that it is going to read from a file server when this read is over, for which others
-    /// may wait. So it waits for nodes only that are near to a file server themselves: two nodes
-    /// that wait for what each other owes are soon told of many in a row.
-    Owes,
-}

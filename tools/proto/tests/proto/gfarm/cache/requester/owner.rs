@@ -18,9 +18,7 @@ use proto::gfarm::cache::{
             Heard,
             Whom, //
         },
-        Duty,
-        Requester,
-        DEPTH_OWING_MAX, //
+        Requester, //
     }, //
 };
 
@@ -130,31 +128,6 @@ fn a_requester_begins_anew_where_it_is() {
     assert_ne!(driver.requester, new);
     assert!(driver.requester.renew(&wanted()));
     assert_eq!(driver.requester, new);
-}
-
-#[test]
-fn who_owes_pages_waits_for_nodes_near_a_file_server() {
-    for (duty, depth, waits) in [
-        (Duty::Owes, DEPTH_OWING_MAX - 1, true),
-        (Duty::Owes, DEPTH_OWING_MAX, false),
-        (Duty::Nothing, DEPTH_OWING_MAX, true),
-    ] {
-        let mut driver = Driver::new(4096);
-        driver.requester.set_duty(duty);
-        driver.step(Event::Start);
-        driver.send(OWNER);
-        driver.reply(redirect(HOLDER, all()));
-        driver.send(HOLDER);
-        let wait_ms = 100;
-        match driver.reply(Answer::Wait { wait_ms, depth }) {
-            Effect::Timer { .. } => assert!(waits, "{duty:?} {depth}"),
-            Effect::Stop => {
-                assert!(!waits, "{duty:?} {depth}");
-                assert_eq!(driver.stop(), OVER_WITH_NOTHING);
-            }
-            other => panic!("{other:?}"),
-        }
-    }
 }
 
 #[test]
