@@ -234,40 +234,39 @@ fn askers() -> Vec<Run> {
 }
 
 fn slow() -> Vec<Run> {
-    let storm = Scenario::storm(64);
-    let small = Scenario {
-        chunks: 16,
-        ..storm
-    };
-    let slow = [
+    let mut runs = Vec::new();
+    // With less time for the last one no run ends.
+    for (name, gfsd_ms, gfsd_bytes_per_us, chunks, times_ms) in [
         (
             "10 MB/s together",
-            Scenario {
-                gfsd_bytes_per_us: 10,
-                ..storm
-            },
+            0,
+            10,
+            64,
+            &[500, 2_000, 5_000, 30_000][..],
+        ),
+        (
+            "2 s for each read, 16 MiB",
+            2_000,
+            2_500,
+            16,
+            &[500, 2_000, 5_000, 30_000],
         ),
         (
             "3 s for each read, 16 MiB",
-            Scenario {
-                gfsd_ns: 3000 * MS,
-                ..small
-            },
+            3_000,
+            2_500,
+            16,
+            &[500, 2_000, 5_000, 30_000],
         ),
-        (
-            "1 MB/s together, 16 MiB",
-            Scenario {
-                gfsd_bytes_per_us: 1,
-                ..small
-            },
-        ),
-    ];
-    let mut runs = Vec::new();
-    for (name, scenario) in slow {
-        for read_ms in [500, 2_000, 5_000, 30_000] {
+        ("1 MB/s together, 16 MiB", 0, 1, 16, &[5_000, 30_000]),
+    ] {
+        for read_ms in times_ms {
             let scenario = Scenario {
+                gfsd_ns: gfsd_ms * MS,
+                gfsd_bytes_per_us,
+                chunks,
                 read_us: read_ms * 1000,
-                ..scenario
+                ..Scenario::storm(64)
             };
             runs.push(named(format!("{name}, after {read_ms} ms"), scenario));
         }
