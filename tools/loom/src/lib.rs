@@ -34,6 +34,13 @@ mod postponed;
 #[cfg(test)]
 mod postponed_tests;
 
+/// A file of rtrs-server, with the word that the paths of a session share for each chunk.
+#[cfg(test)]
+#[path = "../../../rtrs/server/io/carriers.rs"]
+mod carriers;
+#[cfg(test)]
+mod fence_tests;
+
 pub mod cpu;
 pub mod percpu;
 pub mod sync;

@@ -8,6 +8,18 @@ use std::sync::OnceLock;
 
 pub use loom::sync::atomic::Ordering;
 
+/// Carries out an operation of this order that reads and writes. Those of the kernel that are
+/// sequentially consistent are full barriers, for which loom has only a fence.
+fn barrier<R>(order: Ordering, operation: impl FnOnce() -> R) -> R {
+    if order != Ordering::SeqCst {
+        return operation();
+    }
+    modelled::fence(order);
+    let result = operation();
+    modelled::fence(order);
+    result
+}
+
 macro_rules! atomic {
     ($(#[$doc:meta])* $name:ident$(<$of:ident>)?, $value:ty) => {
         $(#[$doc])*
@@ -38,14 +50,14 @@ macro_rules! atomic {
 
             /// Stores a value, and returns the one before.
             pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                self.cell().swap(value, order)
+                barrier(order, || self.cell().swap(value, order))
             }
 
             /// Stores `to` if the value is `from`, and returns the value before in any case.
             pub fn compare_exchange(
                 &self, from: $value, to: $value, success: Ordering, failure: Ordering,
             ) -> Result<$value, $value> {
-                self.cell().compare_exchange(from, to, success, failure)
+                barrier(success, || self.cell().compare_exchange(from, to, success, failure))
             }
 
             /// The value; nobody else has access. A change through the reference is not seen.
@@ -76,7 +88,27 @@ atomic!(
 impl AtomicU32 {
     /// Stores the larger of both values, and returns the one before.
     pub fn fetch_max(&self, value: u32, order: Ordering) -> u32 {
-        self.cell().fetch_max(value, order)
+        barrier(order, || self.cell().fetch_max(value, order))
+    }
+
+    /// Adds a value, and returns the one before.
+    pub fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        barrier(order, || self.cell().fetch_add(value, order))
+    }
+
+    /// Subtracts a value, and returns the one before.
+    pub fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+        barrier(order, || self.cell().fetch_sub(value, order))
+    }
+
+    /// Sets bits, and returns the value before.
+    pub fn fetch_or(&self, value: u32, order: Ordering) -> u32 {
+        barrier(order, || self.cell().fetch_or(value, order))
+    }
+
+    /// Keeps these bits only, and returns the value before.
+    pub fn fetch_and(&self, value: u32, order: Ordering) -> u32 {
+        barrier(order, || self.cell().fetch_and(value, order))
     }
 }
 
