@@ -62,10 +62,10 @@ pub(crate) enum Loss {
     All,
     /// All of that, and what is being written, though that ends well.
     More,
-}
-
-impl Loss {
-    const EACH: [Self; 3] = [Self::Nothing, Self::All, Self::More];
+    /// One of the writes that have ended, by its number; the cache keeps the others.
+    One(usize),
+    /// All of these but one.
+    AllBut(usize),
 }
 
 /// The fault of a run. No run has two.
@@ -88,6 +88,20 @@ pub(crate) enum Fault {
 }
 
 impl World {
+    /// Returns what a failure can take with it now: nothing, all, or some of what the cache has.
+    fn losses(&self) -> Vec<Loss> {
+        let writes = self.writes.iter().enumerate();
+        let ended: Vec<_> = writes.filter(|(_, write)| write.is_done).collect();
+        let mut losses = vec![Loss::Nothing, Loss::All, Loss::More];
+        if ended.len() > 1 {
+            losses.extend(ended.iter().map(|(number, _)| Loss::One(*number)));
+        }
+        if ended.len() > 2 {
+            losses.extend(ended.iter().map(|(number, _)| Loss::AllBut(*number)));
+        }
+        losses
+    }
+
     /// The faults that there can be now.
     pub(super) fn add_faults(&self, setting: &Setting, events: &mut Vec<Event>) {
         if setting.faults == Faults::LateMark {
@@ -102,14 +116,15 @@ impl World {
                 events.extend(failures.map(|left| Event::WriteFailsUnseen(number, left)));
             }
             if fua && setting.is_volatile {
-                events.extend(Loss::EACH.map(|loss| Event::FuaFails(number, loss)));
+                let losses = self.losses();
+                events.extend(losses.into_iter().map(|loss| Event::FuaFails(number, loss)));
             }
             if setting.faults == Faults::All {
                 events.push(Event::WriteIsLost(number));
             }
         }
         if self.flushing[STORE].is_some() {
-            events.extend(Loss::EACH.map(Event::FlushFails));
+            events.extend(self.losses().into_iter().map(Event::FlushFails));
         }
         events.push(Event::IsRefused);
         if setting.faults != Faults::All {
@@ -191,7 +206,7 @@ impl World {
     pub(super) fn flush_fails(&mut self, loss: Loss) {
         self.fault = Some(Fault::Failed);
         self.flushing[STORE] = None;
-        self.lose(loss);
+        self.lose(loss, None);
         self.store.flushed(false);
     }
 
@@ -199,17 +214,21 @@ impl World {
     pub(super) fn fua_fails(&mut self, number: usize, loss: Loss) {
         let (purpose, _) = self.purposes[number];
         self.fault = Some(Fault::Failed);
-        self.remove(number);
-        self.lose(loss);
+        self.lose(loss, Some(number));
         self.ended(purpose, false);
     }
 
-    fn lose(&mut self, loss: Loss) {
-        if loss == Loss::Nothing {
-            return;
-        }
+    /// Loses that, and the write that has `failed`.
+    fn lose(&mut self, loss: Loss, failed: Option<usize>) {
         for number in (0..self.writes.len()).rev() {
-            if self.writes[number].is_done {
+            let is_done = self.writes[number].is_done;
+            let is_lost = match loss {
+                Loss::Nothing => false,
+                Loss::All | Loss::More => is_done,
+                Loss::One(lost) => number == lost,
+                Loss::AllBut(kept) => is_done && number != kept,
+            };
+            if is_lost || failed == Some(number) {
                 self.remove(number);
             } else if loss == Loss::More {
                 self.writes[number].parts.clear();
