@@ -370,24 +370,24 @@ fn is_cut_off(held: &Held, chosen: &Epoch, epoch: &Epoch) -> bool {
     !chosen.failed.and(holders).is_empty() && ahead >= GIVEN_UP_MAX / 2
 }
 
-/// Returns the choices of epochs whose parent the one member that they call in sync of those that
-/// hide something must have been told, and hides.
+/// Returns the choices of epochs whose parent the members that they call in sync of those that hide
+/// something must have been told, and hide.
 fn told(held: &Held, hiding: Members, quorum: usize) -> [Option<Choice>; MEMBERS] {
     held.map(|epoch| {
         let epoch = epoch?;
-        let member = one(hiding.and(epoch.in_sync()))?;
-        let shown = held.get(member).copied().flatten()?;
-        let is_later = epoch.incarnation > shown.incarnation;
-        // Who shows another child of its parent held that before, and went on.
-        let is_known = epoch.parent == shown.id || epoch.parent == shown.parent;
-        if !is_later || is_known {
-            return None;
-        }
+        let holders = those(held, |other| *other == epoch);
+        let hiding = hiding.and(epoch.in_sync()).minus(holders);
         let mut hidden = *held;
-        *hidden.get_mut(member)? = Some(Epoch {
-            id: epoch.parent,
-            ..shown
-        });
-        possible(&hidden, &epoch, quorum)
+        for member in hiding.iter() {
+            let shown = hidden.get_mut(member)?.as_mut()?;
+            let is_later = epoch.incarnation > shown.incarnation;
+            // Who shows another child of its parent held that before, and went on.
+            let is_known = epoch.parent == shown.id || epoch.parent == shown.parent;
+            if !is_later || is_known {
+                return None;
+            }
+            shown.id = epoch.parent;
+        }
+        possible(&hidden, &epoch, quorum).filter(|_| !hiding.is_empty())
     })
 }

@@ -323,3 +323,26 @@ fn what_goes_on_behind_two_that_were_cut_off_is_not_given_up() {
     let all = found(assemble(&mut ram, ALL, 11));
     assert_eq!(all, Ok((members(0b110), log.durable() + 1)));
 }
+
+/// An assembly by force of 1 and 2 is cut off when it has told 1, over a slot that was damaged; the
+/// other slot is damaged later. 0 and 2 hide the epoch that it began with: 1 knows that 2 has it.
+#[test]
+fn who_was_told_knows_what_another_one_hides_though_it_may_hide_more() {
+    let two = members(0b110);
+    let mut ram = Ram::new();
+    assemble(&mut ram, ALL, 6).unwrap();
+    let (mut log, _) = assemble(&mut ram, ALL, 7).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let mut forced = ram.clone();
+    let older = SLOT_BYTES as usize * usize::from(1 - shown(&ram, 2).slot());
+    forced.bytes[2][older] ^= 1;
+    assemble_by_force(&mut forced, two, 8).unwrap();
+    copy_slots(&forced, &mut ram, 1);
+    let older = SLOT_BYTES as usize * usize::from(1 - shown(&ram, 1).slot());
+    ram.bytes[1][older] ^= 1;
+    hide(&mut ram, members(0b101));
+    let expected = Ok((two, log.durable() + 1));
+    assert_eq!(found(assemble(&mut ram.clone(), ALL, 9)), expected);
+    assert_eq!(found(assemble_by_force(&mut ram, ALL, 9)), expected);
+}
