@@ -111,8 +111,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         crc: &'a C,
     ) -> Result<Self, Fault<D::Error>> {
         let mut superblocks = [None; MEMBERS];
-        let with = (present, is_forced);
-        let hidden = slots::superblocks(devices, with, &mut superblocks, crc)?;
+        let hidden = slots::superblocks(devices, present, &mut superblocks, crc)?;
         let mut all = superblocks.iter().flatten();
         let none = Fault::NoQuorum(NoQuorum {
             present,
@@ -126,6 +125,9 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         let held: Held = superblocks.map(|s| s.filter(counts).map(|s| s.epoch));
         let with = (first.layout.members_needed(), is_forced);
         let choice = choose_by_force(&held, hidden.hiding, with).map_err(Fault::NoQuorum)?;
+        if let Some(member) = hidden.unsure.filter(|_| !is_forced) {
+            return Err(Fault::Unsure(member));
+        }
         for superblock in superblocks.iter().flatten() {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
@@ -352,8 +354,12 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             let begun = self.latest_begun();
             self.choice = self.choice.behind_what_is_given_up(begun);
         }
+        let (next, in_sync) = (self.choice.assembly(id), self.choice.in_sync);
         self.write_epoch(self.choice.epoch, self.choice.behind)?;
-        self.write_epoch(self.choice.assembly(id), self.choice.in_sync)?;
+        // What a slot hides may be shown again if this is cut off, so it is written over first.
+        let hiding = self.hiding.and(in_sync);
+        self.write_epoch(next, hiding)?;
+        self.write_epoch(next, in_sync.minus(hiding))?;
         let mut cursor = self.start.cursor;
         while let Some((accepted, missing)) = self.accepted(&cursor)? {
             let head = &accepted.head;

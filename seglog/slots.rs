@@ -57,6 +57,8 @@ pub(crate) struct Hidden {
     /// Devices that another one has taken the place of, by what the other members know: what they
     /// hold says nothing of the array as it is.
     pub(crate) replaced: Members,
+    /// The first member of which a slot may hide what only one that is missing knows.
+    pub(crate) unsure: Option<usize>,
     /// All may be older than the log: a member is missing, and a slot of another one may hide what
     /// it knows; or two members have one slot each, and their newer ones may be damaged, or torn.
     pub(crate) may_be_older: bool,
@@ -66,14 +68,12 @@ pub(crate) struct Hidden {
 ///
 /// # Errors
 ///
-/// Returns why one has none, or [`Fault::Unsure`] if a member is missing, and a slot of another one
-/// may hide what the missing one knows, which has not failed by what that one shows. Who forces it
-/// gives that up.
+/// Returns why one has none.
 // A frame of its own: a slot is half a kilobyte.
 #[inline(never)]
 pub(crate) fn superblocks<D: Devices>(
     devices: &mut D,
-    (present, is_forced): (Members, bool),
+    present: Members,
     superblocks: &mut [Option<Superblock>; MEMBERS],
     crc: &impl Checksum,
 ) -> Result<Hidden, Fault<D::Error>> {
@@ -99,14 +99,13 @@ pub(crate) fn superblocks<D: Devices>(
     let hiding = hiding.minus(replaced);
     // What one slot knew that is gone, no other member of a log on one knows.
     let few = layout.map_or(1, |layout| layout.members_needed().saturating_sub(1));
-    match unsure(superblocks, hiding) {
-        Some(member) if !is_forced => Err(Fault::Unsure(member)),
-        first => Ok(Hidden {
-            hiding,
-            replaced,
-            may_be_older: first.is_some() || alone.minus(replaced).count() > few,
-        }),
-    }
+    let unsure = unsure(superblocks, hiding);
+    Ok(Hidden {
+        hiding,
+        replaced,
+        unsure,
+        may_be_older: unsure.is_some() || alone.minus(replaced).count() > few,
+    })
 }
 
 /// Returns the first member of which a slot may hide what only one that is missing knows, if

@@ -13,7 +13,10 @@ use seglog::{
         Kind, //
     },
     cursor::Cursor,
-    epoch::NoQuorum,
+    epoch::{
+        Epoch,
+        NoQuorum, //
+    },
     fault::Fault,
     layout::{
         Place,
@@ -32,7 +35,8 @@ use crate::{
         found,
         hide,
         members,
-        shown, //
+        shown,
+        tell, //
     },
     order::{
         assemble,
@@ -345,4 +349,37 @@ fn who_was_told_knows_what_another_one_hides_though_it_may_hide_more() {
     let expected = Ok((two, log.durable() + 1));
     assert_eq!(found(assemble(&mut ram.clone(), ALL, 9)), expected);
     assert_eq!(found(assemble_by_force(&mut ram, ALL, 9)), expected);
+}
+
+/// A slot gives errors for a time, and would show the second epoch since the others were told one.
+/// An assembly by force is cut off when one of two was told: that is the one of the slot, so that
+/// nothing else is shown again.
+#[test]
+fn what_a_slot_hides_is_written_over_first() {
+    let two = members(0b110);
+    let mut ram = Ram::new();
+    assemble(&mut ram, ALL, 6).unwrap();
+    let mut log = assemble(&mut ram, two, 7).unwrap().0;
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let epoch = shown(&ram, 2).epoch;
+    let hidden = Epoch {
+        id: 9,
+        parent: 8,
+        failed: members(0b010),
+        ..epoch
+    };
+    tell(&mut ram, Members::of(2), hidden);
+    let mut cut_off = ram.clone();
+    hide(&mut cut_off, Members::of(2));
+    let unreadable = cut_off.bytes[2].clone();
+    cut_off.writes = 1;
+    let failed = assemble_by_force(&mut cut_off, two, 10).map(|_| ());
+    assert!(matches!(failed, Err(Fault::Io(..))), "{failed:?}");
+    cut_off.writes = usize::MAX;
+    if cut_off.bytes[2] == unreadable {
+        copy_slots(&ram, &mut cut_off, 2);
+    }
+    let again = found(assemble_by_force(&mut cut_off, two, 11));
+    assert_eq!(again, Ok((two, log.durable() + 1)));
 }

@@ -65,6 +65,8 @@ pub(crate) struct Ram {
     pub(crate) errors: u32,
     /// A member that gives errors only.
     pub(crate) is_dead: Option<usize>,
+    /// The writes that are done: then the power fails.
+    pub(crate) writes: usize,
 }
 
 impl Ram {
@@ -80,6 +82,7 @@ impl Ram {
             unreadable: None,
             errors: u32::MAX,
             is_dead: None,
+            writes: usize::MAX,
         }
     }
 
@@ -119,6 +122,7 @@ impl Devices for Ram {
     }
 
     fn write(&mut self, member: usize, at: u64, from: &[u8], _: bool) -> Result<(), ()> {
+        self.writes = self.writes.checked_sub(1).ok_or(())?;
         self.bytes[member][at as usize..][..from.len()].copy_from_slice(from);
         Ok(())
     }
