@@ -16,6 +16,7 @@ use super::{
     fault::Fault,
     layout::{
         Layout,
+        Parts,
         Place, //
     },
     members::{
@@ -380,6 +381,45 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
     pub(crate) fn find_start(&mut self, mut test: impl FnMut(&Head) -> bool) -> Option<Head> {
         let mut segments = 0..self.layout.parts().segments;
         segments.find_map(|segment| self.find_at(Place { segment, unit: 0 }, &mut test))
+    }
+
+    /// Whether no members have more of an incarnation without one of them, and later ones, than
+    /// first batches at one place. Each begins with a segment.
+    pub(crate) fn has_begun_only(&mut self, incarnation: u64) -> bool {
+        let mut begun = None;
+        let Parts {
+            segments,
+            segment_units,
+            ..
+        } = *self.layout.parts();
+        for segment in 0..segments {
+            let is_there = self.has_since((segment, 0), incarnation);
+            if is_there != Some(false) && begun.replace(segment).is_some() {
+                return false;
+            }
+        }
+        let behind = begun.map(|segment| (1..segment_units).map(move |unit| (segment, unit)));
+        let mut behind = behind.into_iter().flatten();
+        behind.all(|place| self.has_since(place, incarnation) == Some(false))
+    }
+
+    /// Whether a member in sync has a head of an incarnation or a later one at a place, written
+    /// without another one; `None` if one cannot be read.
+    fn has_since(&mut self, (segment, unit): (u32, u32), incarnation: u64) -> Option<bool> {
+        let place = Place { segment, unit };
+        let at = self.layout.at(place)?;
+        let mut is_there = Some(false);
+        let in_sync = self.in_sync;
+        let is_since =
+            |head: &Head| head.incarnation >= incarnation && !in_sync.is_within(head.live);
+        for member in in_sync.iter() {
+            match self.head(member, place, at) {
+                Ok(Some((head, _))) if is_since(&head) => return Some(true),
+                Ok(_) => {}
+                Err(()) => is_there = None,
+            }
+        }
+        is_there
     }
 
     /// Looks at the heads that members have at a place.

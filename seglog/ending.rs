@@ -111,13 +111,13 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
     }
 
     /// Checks that nothing was written in an epoch that does not count then, nor since: its own
-    /// first batch is written over where the next assembly begins in its place.
+    /// first batch has nothing of a user, and is written over where the next assembly begins in its
+    /// place. What cannot be read may say that there was more.
     pub(crate) fn check_not_begun(&mut self) -> Result<(), Fault<D::Error>> {
         let Some(epoch) = self.choice.unless_begun else {
             return Ok(());
         };
-        let has_begun = |head: &Head| head.incarnation >= epoch;
-        if self.chain.find_start(has_begun).is_none() {
+        if self.chain.has_begun_only(epoch) {
             return Ok(());
         }
         let there = self.superblocks.iter().flatten();

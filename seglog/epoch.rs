@@ -326,11 +326,31 @@ pub(crate) fn choose_by_force(
     (quorum, is_forced): (usize, bool),
 ) -> Result<Choice, NoQuorum> {
     let chosen = choose_of(held, hiding, quorum);
+    let chosen = chosen.map(|chosen| in_doubt(held, (hiding, quorum), chosen));
     chosen.or_else(|why| {
         forked_by_force(held, quorum)
             .filter(|_| is_forced)
             .ok_or(why)
     })
+}
+
+/// Returns a choice that does not count if something was written since another child of its parent,
+/// which is as possible: a member hides which of both it was told.
+fn in_doubt(held: &Held, (hiding, quorum): (Members, usize), chosen: Choice) -> Choice {
+    let Choice { epoch, in_sync, .. } = chosen;
+    let is_other = |other: &Choice| {
+        let both = other.in_sync.and(in_sync);
+        // Of one incarnation the log is followed by what its batches say.
+        let is_earlier = other.epoch.incarnation < epoch.incarnation;
+        let is_sibling = is_earlier && other.epoch.parent == epoch.parent;
+        is_sibling && !both.and(hiding).is_empty() && !in_sync.is_within(other.in_sync)
+    };
+    let mut possible = possible_ones(held, quorum).into_iter().flatten();
+    let other = possible.find(is_other).map(|other| other.epoch.incarnation);
+    Choice {
+        unless_begun: chosen.unless_begun.or(other),
+        ..chosen
+    }
 }
 
 /// Returns the member that alone hides something.

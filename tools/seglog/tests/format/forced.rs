@@ -282,13 +282,28 @@ fn what_went_on_since_force_was_cut_off_is_not_given_up() {
     assert_eq!(refused, Err(Fault::NoQuorum(why)));
     let all = found(assemble(&mut begun.clone(), ALL, 10));
     assert_eq!(all, Ok((members(0b101), log.durable() + 1)));
-    // So it is if they were assembled once more, in place of that, and the last slot is hidden.
+    // So it is if its first batch cannot be read.
+    let mut unreadable = begun.clone();
+    let start = Place {
+        segment: log.cursor().segment,
+        unit: 0,
+    };
+    unreadable.unreadable = layout().at(start).map(|at| (2, at));
+    let refused = assemble_by_force(&mut unreadable, two, 10).map(|_| ());
+    assert_eq!(refused, Err(Fault::NoQuorum(why)));
+    // And if they were assembled once more, in place of that, and the last slot is hidden.
     let mut twice = ram.clone();
     assemble(&mut twice, members(0b101), 9).unwrap();
-    assemble(&mut twice, members(0b101), 10).unwrap();
+    let (mut log, _) = assemble(&mut twice, members(0b101), 10).unwrap();
     hide(&mut twice, Members::of(2));
+    let mut empty = twice.clone();
+    write(&mut twice, &mut log, 1);
+    flush(&mut log);
     let forced = assemble_by_force(&mut twice, two, 11).map(|_| ());
     assert_eq!(forced, Err(Fault::NoQuorum(why)));
+    // The first batch of an assembly has nothing of a user.
+    let forced = found(assemble_by_force(&mut empty, two, 11));
+    assert_eq!(forced, Ok((two, durable + 1)));
     // If they were told only, and have written nothing, nothing is lost.
     copy_slots(&begun, &mut ram, 2);
     let forced = found(assemble_by_force(&mut ram, two, 10));
@@ -382,4 +397,36 @@ fn what_a_slot_hides_is_written_over_first() {
     }
     let again = found(assemble_by_force(&mut cut_off, two, 11));
     assert_eq!(again, Ok((two, log.durable() + 1)));
+}
+
+/// An assembly by force of 0 and 2 is cut off when it has told 0; then 1 and 2 go on, and the slot
+/// of 2 that says so is damaged. By what it shows it may have been told either: the log is asked.
+#[test]
+fn of_two_epochs_that_one_may_have_been_told_the_log_knows_which_was_written() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let mut forced = ram.clone();
+    forced.unreadable = Some((0, SLOT_BYTES * u64::from(1 - shown(&ram, 0).slot())));
+    assemble_by_force(&mut forced, members(0b101), 8).unwrap();
+    copy_slots(&forced, &mut ram, 0);
+    let (mut log, _) = assemble(&mut ram, members(0b110), 9).unwrap();
+    let mut empty = ram.clone();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    hide(&mut ram, Members::of(2));
+    hide(&mut empty, Members::of(2));
+    assert!(assemble(&mut empty, ALL, 10).is_ok());
+    let (present, force_helps) = (ALL, false);
+    let why = Fault::NoQuorum(NoQuorum {
+        present,
+        force_helps,
+    });
+    for by in [assemble, assemble_by_force] {
+        assert_eq!(by(&mut ram.clone(), ALL, 10).map(|_| ()), Err(why));
+    }
+    // The reason says that two are to be named.
+    let named = found(assemble_by_force(&mut ram, members(0b110), 10));
+    assert_eq!(named, Ok((members(0b110), log.durable() + 1)));
 }
