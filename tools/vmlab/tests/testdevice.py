@@ -374,8 +374,8 @@ for _invalidate, _name in (("Y", "invalidated"), ("N", "kept")):
     globals()[f"test_the_work_requests_of_an_io_are_counted_keys_{_name}"] = _counted(_invalidate)
 
 
-def _faulty(side: str, rule: str, options: str = "", why: str = "",
-            of_tier: str = tier.CORE, depth: str = "--iodepth=8") -> Callable[[Lab], None]:
+def _faulty(side: str, rule: str, options: str = "", why: str = "", of_tier: str = tier.CORE,
+            depth: str = "--iodepth=8") -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True, tier=of_tier)
     def test(vm: Lab) -> None:
         """The path ends, connects again, and IO goes on without an error, each block as it was written."""
@@ -481,8 +481,8 @@ def test_a_request_that_no_path_survives_leaves_time_to_the_others(vm: Lab) -> N
     before, mark = _reconnects(vm), vm.server.log_mark()
     load = disks[1].fio("--rw=randread --bs=4k --iodepth=4 --size=8m --time_based --runtime=8")
     load.clean()
-    lines = vm.server.log_matches("rtrs_|rnbd_", mark)
-    paths.figure(f"{_reconnects(vm) - before} reconnects, {len(lines)} lines, {disks[1].requests} reads")
+    lines = len(vm.server.log_matches("rtrs_|rnbd_", mark))
+    paths.figure(f"{_reconnects(vm) - before} reconnects, {lines} lines, {disks[1].requests} reads")
     # Paths that are lost at once are connected some ten times a second; the other disk gets two reads.
     ok(_reconnects(vm) - before <= 30, f"{_reconnects(vm) - before} reconnects")
     ge(disks[1].requests, 10, "reads of the other disk")
@@ -493,8 +493,7 @@ def test_a_request_that_no_path_survives_leaves_time_to_the_others(vm: Lab) -> N
     # There is a path again and again, so it is the request's own time that is over.
     add_fault(vm, f"fault=status status=10 on=write bytes={12 * K} times=1000000")
     rnbd.fail_fast(vm, 2)
-    ended = vm.client.try_run(f"dd if={disks[0].path} of=/dev/null bs=12k count=1 iflag=direct", 40)
-    ok(ended.code, "it has succeeded")
+    ok(vm.client.try_run(f"dd if={disks[0].path} of=/dev/null bs=12k count=1 iflag=direct", 40).code, "it succeeds")
     clear_faults(vm)
     until(lambda: paths.states(vm) == ["connected", "connected"], 30, "the paths are back")
     for disk in disks:

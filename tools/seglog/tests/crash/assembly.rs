@@ -333,16 +333,25 @@ fn highest(superblocks: &[Option<Superblock>; MEMBERS]) -> Option<Epoch> {
 
 /// The superblock of a member.
 pub(crate) fn superblock_of(shape: &Shape, disk: &Disk, crc: &Fast) -> Option<Superblock> {
-    let mut slots = [[0; SUPERBLOCK_BYTES]; 2];
-    for (slot, to) in (0..SLOTS).zip(&mut slots) {
-        disk.read(shape, Layout::slot(slot), to);
-    }
-    let [one, other] = slots;
-    let found = newer(
-        Superblock::parse(&one, 0, crc),
-        Superblock::parse(&other, 1, crc),
-    );
-    found.ok()
+    let read = |slot| {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        disk.read(shape, Layout::slot(slot), &mut bytes);
+        Superblock::parse(&bytes, slot, crc)
+    };
+    newer(read(0), read(1)).ok()
+}
+
+/// The superblock that a member shows while places cannot be read.
+pub(crate) fn shown(
+    shape: &Shape,
+    disks: &Disks,
+    member: usize,
+    errors: &Errors,
+) -> Option<Superblock> {
+    let mut disk = disks[member].clone();
+    let slots = (0..SLOTS).filter(|slot| errors.bad.contains(&(member, usize::from(*slot))));
+    slots.for_each(|slot| disk.spoil(slot));
+    superblock_of(shape, &disk, &Fast(Mistake::None))
 }
 
 impl Recorder<'_> {

@@ -3,18 +3,20 @@
 //! Lives in which slots of superblocks are damaged, or give errors for a time, and so do places of
 //! the log: what is refused is assembled by force, which may be cut off, and the array goes on.
 
-use std::collections::HashSet;
-
 use seglog::{
     fault::Fault,
     layout::SLOTS,
-    members::Members, //
+    members::{
+        Members,
+        MEMBERS, //
+    },
 };
 
 use crate::{
     assembly::{
         assemble_by,
         read_all,
+        shown,
         superblock_of,
         Assembled,
         Errors,
@@ -26,13 +28,20 @@ use crate::{
         Shape, //
     },
     history::History,
+    line::Line,
     random::{
+        layout_of,
         live_opening,
         Opening,
         Random, //
     },
     search::assemblies,
-    setting::Versions,
+    setting::{
+        Version,
+        Versions,
+        BLOCKS,
+        UNIT_BYTES, //
+    },
     world::World,
     Mistake,
 };
@@ -48,32 +57,59 @@ pub(crate) struct Counts {
     /// Arrays that were refused, and those that were by force, too, which was to help.
     pub(crate) refused: usize,
     pub(crate) refused_by_force: usize,
-    /// Arrays of which blocks were gone with what was given up.
+    /// Arrays of which blocks were written over by what was given up.
     pub(crate) lost: usize,
+}
+
+/// The damage of an array in its assemblies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hurts {
+    /// The slots and places that may be hurt at a time.
+    pub(crate) at_a_time: usize,
+    /// Most assemblies are cut off, many of them when they have told one member.
+    pub(crate) often_cut_off: bool,
+}
+
+impl Hurts {
+    /// Whether an assembly is not cut off.
+    fn is_last(self, random: &mut Random) -> bool {
+        (random.below(3) != 0) != self.often_cut_off
+    }
+
+    /// Chooses among so many states in which an assembly is cut off.
+    fn cut(self, random: &mut Random, states: usize) -> usize {
+        let is_early = self.often_cut_off && random.below(2) == 0;
+        random.below(if is_early { states.min(4) } else { states })
+    }
 }
 
 /// A life, so far.
 struct Life<'a> {
     counts: &'a mut Counts,
-    /// The slots and places that may be hurt at a time.
-    hurts: usize,
-    /// The states that the array has had.
-    ever: HashSet<Versions>,
-    /// States that may be found beside those of the history: what force was about to give.
-    given: Vec<Versions>,
+    with: Hurts,
+    line: Line,
+    /// States that may be found beside those of the history: what force was about to give. With
+    /// each, what it has kept.
+    given: Vec<(Versions, usize)>,
 }
 
-/// Lives one life with up to so many slots and places hurt in each assembly; returns what is wrong.
+/// Lives one life in which slots and places are hurt; returns what is wrong.
 pub(crate) fn live_by_force(
     seed: u64,
-    hurts: usize,
+    with: Hurts,
     formatted: Disks,
     counts: &mut Counts,
 ) -> Result<(), String> {
+    let shape = Shape {
+        layout: layout_of(seed),
+        torn: false,
+    };
+    let first = shown(&shape, &formatted, 0, &Errors::default());
+    let first = first.ok_or("it is not formatted")?;
     let mut life = Life {
         counts,
-        hurts,
-        ever: HashSet::new(),
+        with,
+        line: Line::new([0; BLOCKS], &first),
         given: Vec::new(),
     };
     live_opening(seed, Mistake::None, formatted, &mut life)
@@ -186,6 +222,17 @@ fn check_again(shape: &Shape, before: &Assembled) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns what members have where an assembly writes its first batch.
+fn first_units(shape: &Shape, assembled: &Assembled, disks: &Disks) -> [Vec<u8>; MEMBERS] {
+    let at = shape.layout.at(assembled.opened.first.place);
+    let at = at.unwrap_or_default();
+    [0, 1, 2].map(|member: usize| {
+        let mut bytes = vec![0; UNIT_BYTES as usize];
+        disks[member].read(shape, at, &mut bytes);
+        bytes
+    })
+}
+
 /// Whether a member was told an epoch.
 fn is_told(shape: &Shape, disks: &Disks, id: u64) -> bool {
     let crc = Fast(Mistake::None);
@@ -215,20 +262,35 @@ impl Life<'_> {
         forced
     }
 
-    /// Checks what was found: by force a state that the array has had, else one that may be.
-    fn check(&mut self, shape: &Shape, attempt: &Attempt, history: &History) -> Result<(), String> {
-        let assembled = &attempt.assembled;
-        let found = &assembled.versions;
-        let is_right = match attempt.is_forced {
-            true => self.ever.contains(found),
-            false => history.allows(found) || self.given.contains(found),
+    /// Returns the place in the line from which on force keeps what was flushed.
+    fn kept(&self, shape: &Shape, (disks, present): (&Disks, Members), errors: &Errors) -> usize {
+        let shown = present
+            .iter()
+            .filter_map(|m| shown(shape, disks, m, errors));
+        self.line.kept(&shown.collect::<Vec<_>>())
+    }
+
+    /// Checks what was found: by force a state that the members which are there can know of, else
+    /// one that may be; returns what it has kept, at least. What is given up may have been written
+    /// over what was there before: such blocks are lost, or have what they had later.
+    fn check(
+        &self,
+        attempt: &Attempt,
+        (history, kept): (&History, usize),
+    ) -> Result<usize, String> {
+        let found = &attempt.assembled.versions;
+        let given = self.given.iter().find(|(given, _)| given == found);
+        let since = self.line.since(kept);
+        let is_later = |(block, version): (usize, &Version)| {
+            *version == Version::MAX || since.iter().any(|state| state[block] == *version)
         };
-        if !is_right {
-            let (states, given) = (&history.states, &self.given);
-            return Err(format!("may be {states:?}, {given:?}"));
+        match (attempt.is_forced, given) {
+            (true, _) if found.iter().enumerate().all(is_later) => Ok(kept),
+            (false, _) if history.allows(found) => Ok(self.line.flushed()),
+            (_, Some((_, kept))) => Ok(*kept),
+            (true, None) => Err(format!("force keeps {since:?}")),
+            (false, None) => Err(format!("may be {:?}, {:?}", history.states, self.given)),
         }
-        check_members(shape, assembled)?;
-        check_again(shape, assembled)
     }
 
     /// Checks that an assembly by force that was cut off, of which a member knows, can be done
@@ -254,13 +316,12 @@ impl Opening for Life<'_> {
         disks: &mut Disks,
         (history, depth): (&History, usize),
     ) -> Result<Option<World>, String> {
-        self.ever.extend(&history.states);
         self.given.clear();
         for _ in 0..8 {
-            let is_last = random.below(3) != 0;
+            let is_last = self.with.is_last(random);
             let present = assemblies()[random.below(6).saturating_sub(2)];
             let before = disks.clone();
-            let errors = hurt(random, shape, (&mut *disks, present), self.hurts);
+            let errors = hurt(random, shape, (&mut *disks, present), self.with.at_a_time);
             let Some(mut attempt) = self.attempt(shape, (disks, present), &errors) else {
                 continue;
             };
@@ -268,24 +329,44 @@ impl Opening for Life<'_> {
             let id = attempt.assembled.opened.epoch.id;
             let bad = &errors.bad;
             let said = |why| format!("{present:?} {is_forced} without {bad:?}: {found:?}: {why}");
-            // They were written again since then: what is left is no state.
-            if is_forced && found.contains(&u16::MAX) {
+            let kept = self.kept(shape, (disks, present), &errors);
+            let kept = self.check(&attempt, (history, kept)).map_err(said)?;
+            // They were written over since then: what is left is no state.
+            let is_given = self.given.iter().any(|(given, _)| *given == found);
+            if is_forced && !is_given && !self.line.since(kept).contains(&found) {
                 self.counts.lost += 1;
                 *disks = before;
                 continue;
             }
-            self.check(shape, &attempt, history).map_err(said)?;
+            check_members(shape, &attempt.assembled).map_err(said)?;
+            check_again(shape, &attempt.assembled).map_err(said)?;
             if is_last || attempt.states.is_empty() {
                 self.counts.assembled += 1;
                 self.counts.forced += usize::from(is_forced);
-                return Ok(Some(World::new(&attempt.assembled, depth)));
+                let world = World::new(&attempt.assembled, depth);
+                if is_forced {
+                    self.line.go_back(&found, kept);
+                }
+                self.line.open(&world);
+                return Ok(Some(world));
             }
-            let state = random.below(attempt.states.len());
+            self.line.cut_off(id, kept);
+            let state = self.with.cut(random, attempt.states.len());
             let state = attempt.states.swap_remove(state);
+            let there = first_units(shape, &attempt.assembled, disks);
             *disks = state.map(|d| d.crashed(shape.torn, &mut |limit| random.below(limit)));
             if is_forced {
-                self.given.push(found);
-                if is_told(shape, disks, id) {
+                if first_units(shape, &attempt.assembled, disks) != there {
+                    self.line.go_back(&found, kept);
+                }
+                self.given.push((found, kept));
+                // Of two that are shown again one may know more than the other was told.
+                let is_one = bad
+                    .iter()
+                    .filter(|(_, place)| *place < usize::from(SLOTS))
+                    .count()
+                    < 2;
+                if is_one && is_told(shape, disks, id) {
                     self.check_cut_off(shape, (disks, present)).map_err(said)?;
                 }
             }
@@ -294,6 +375,6 @@ impl Opening for Life<'_> {
     }
 
     fn see(&mut self, world: &World) {
-        self.ever.insert(world.history.newest());
+        self.line.see(world);
     }
 }

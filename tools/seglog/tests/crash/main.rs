@@ -23,6 +23,7 @@ mod disk;
 mod errors;
 mod forced;
 mod history;
+mod line;
 mod random;
 mod scenarios;
 mod search;

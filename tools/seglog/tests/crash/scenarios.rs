@@ -24,7 +24,8 @@ use crate::{
     errors::Figures,
     forced::{
         live_by_force,
-        Counts, //
+        Counts,
+        Hurts, //
     },
     random::{
         layout_of,
@@ -164,31 +165,56 @@ fn what_can_be_read_again_is_found() {
     println!("{count} lives in {:.1} s", began.elapsed().as_secs_f32());
 }
 
-/// Slots and places are damaged, or give errors for a time; what is refused is assembled by force.
-#[test]
-fn what_is_given_up_by_force_is_what_was_there_before() {
+/// Lives lives in which slots and places are damaged, or give errors for a time; what is refused is
+/// assembled by force.
+fn lives_by_force(seeds: Range<u64>, often_cut_off: bool) -> Counts {
     let began = Instant::now();
-    let first = env::var("SEGLOG_FIRST").map_or(0, |n| n.parse().unwrap());
-    let count = env::var("SEGLOG_LIVES").map_or(500, |count| count.parse().unwrap());
-    let bad = env::var("SEGLOG_BAD").map_or(4, |bad| bad.parse().unwrap());
+    let first = env::var("SEGLOG_FIRST").map_or(seeds.start, |n| n.parse().unwrap());
+    let count = seeds.end - seeds.start;
+    let count = env::var("SEGLOG_LIVES").map_or(count, |count| count.parse().unwrap());
+    let at_a_time = env::var("SEGLOG_BAD").map_or(4, |bad| bad.parse().unwrap());
     let mut counts = Counts::default();
     for seed in first..first + count {
+        let hurts = Hurts {
+            at_a_time,
+            often_cut_off,
+        };
         let disks = formatted(layout_of(seed));
-        let lived = live_by_force(seed, bad, disks, &mut counts);
+        let lived = live_by_force(seed, hurts, disks, &mut counts);
         assert_eq!(lived, Ok(()), "seed {seed}");
     }
     println!("{counts:?} in {:.1} s", began.elapsed().as_secs_f32());
+    counts
+}
+
+#[test]
+fn what_force_gives_up_no_member_that_is_there_can_know() {
+    let counts = lives_by_force(0..500, false);
     assert!(counts.assembled > counts.forced && counts.forced > counts.again);
+}
+
+#[test]
+fn nor_when_it_is_cut_off_again_and_again() {
+    let counts = lives_by_force(0..500, true);
+    assert!(counts.assembled > counts.forced && counts.forced > 0 && counts.again > 0);
 }
 
 /// Lives that showed something once in 10,000: pages of a dump that was given up were taken for
 /// those of another one; members that had gone on were taken back; who hid a slot, and was told the
-/// parent of an epoch, was taken for one in sync with a stale member that hid one, too.
+/// parent of an epoch, was taken for one in sync with a stale member that hid one, too; what was
+/// hidden was shown again before it was written over; two that hid an epoch were taken for older;
+/// of two epochs that one may have been told the one counted that force had begun and not written.
 #[test]
 fn what_force_has_shown_does_not_come_back() {
-    for seed in [4_299, 34_505, 40_813] {
+    let usual = [4_299, 34_505, 40_813].map(|seed| (seed, false));
+    let often = [2_020_619, 3_004_265, 5_010_013].map(|seed| (seed, true));
+    for (seed, often_cut_off) in usual.into_iter().chain(often) {
         let disks = formatted(layout_of(seed));
-        let lived = live_by_force(seed, 4, disks, &mut Counts::default());
+        let hurts = Hurts {
+            at_a_time: 4,
+            often_cut_off,
+        };
+        let lived = live_by_force(seed, hurts, disks, &mut Counts::default());
         assert_eq!(lived, Ok(()), "seed {seed}");
     }
 }

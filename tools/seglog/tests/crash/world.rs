@@ -200,6 +200,20 @@ impl World {
         self.log.live()
     }
 
+    pub(crate) fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    /// The start that all members that live were told.
+    pub(crate) fn start(&self) -> &Start {
+        &self.start
+    }
+
+    /// The start of the dump that is written.
+    pub(crate) fn dumping(&self) -> Option<Start> {
+        self.dump.as_ref().map(Dump::start)
+    }
+
     pub(crate) fn has_lost_cache(&self) -> bool {
         !self.lost_cache.is_empty()
     }
