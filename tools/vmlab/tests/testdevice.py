@@ -374,8 +374,8 @@ for _invalidate, _name in (("Y", "invalidated"), ("N", "kept")):
     globals()[f"test_the_work_requests_of_an_io_are_counted_keys_{_name}"] = _counted(_invalidate)
 
 
-def _faulty(side: str, rule: str, options: str = "", why: str = "", of_tier: str = tier.CORE,
-            depth: str = "--iodepth=8") -> Callable[[Lab], None]:
+def _faulty(side: str, rule: str, options: str = "", why: str = "", depth: str = "--iodepth=8",
+            of_tier: str = tier.CORE) -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True, tier=of_tier)
     def test(vm: Lab) -> None:
         """The path ends, connects again, and IO goes on without an error, each block as it was written."""
