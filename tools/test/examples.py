@@ -11,7 +11,7 @@ import shlex
 import subprocess
 
 # A folder with examples, and what make has noted of a module that uses its crate.
-USERS = {"rdma": "selftest/.rdma_test_main.o.cmd"}
+USERS = {"lib/rdma": "test/selftest/.rdma_test_main.o.cmd"}
 _BEGIN = re.compile(r"\s*//[/!] ```compile_fail,(E\d{4})$")
 _LINE = re.compile(r"\s*//[/!] ?(?:# )?(.*)$")
 # What the line of make says of its own source and of the files that it makes.

@@ -11,9 +11,9 @@ import subprocess
 import tempfile
 
 # The folders of the modules' sources.
-SOURCES = ("chunk4k", "common", "kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd",
-           "rioc", "rnbd_ec", "seglog", "samples", "samples/crc32_umr", "selftest", "verbs_provider",
-           "test_device")
+SOURCES = ("gfarm_ra", "lib/block", "lib/chunk4k", "lib/common", "lib/kernel_ext", "lib/net", "lib/rdma", "lib/seglog",
+           "lib/vfs", "rioc", "rnbd", "rnbd_ec", "rtrs", "samples", "samples/crc32_umr", "test/selftest",
+           "test/test_device", "test/verbs_provider")
 
 
 # What Kbuild says of a module: its name is the first word.

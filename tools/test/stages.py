@@ -34,9 +34,6 @@ PYTOOLS = [*PYTHON, "tools/pytools"]
 IDLE = ["nice", "-n", "19"]
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 AGAIN = re.compile(r"# again: [1-9]\d* \((.*)\)")
-# Where crates of the kernel have their roots.
-KERNEL_FOLDERS = ("chunk4k", "common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest",
-                  "verbs_provider", "test_device")
 MACHINES, BUILD, GUESTS, DRIVERS = "virtual machines", "build", "guests", "rules of the drivers"
 # REST is what ALL has beyond TEST.
 CHECK, TEST, ALL, REST, LONG, MUTANTS, RULES = "check", "test", "all", "rest", "long", "mutants", "rules"

@@ -9,7 +9,7 @@ DEFECTS = pathlib.Path("Documentation/defects-of-c.md")
 PROBLEMS = pathlib.Path("Documentation/gfarm-spec-problems.md")
 LOCKS = pathlib.Path("Documentation/states-and-locks.md")
 # The folders of what locks, but for the tests.
-LOCKING = ("block", "gfarm_ra", "kernel_ext", "net", "rdma", "rioc", "rnbd", "rnbd_ec", "rtrs")
+LOCKING = ("gfarm_ra", "lib", "rioc", "rnbd", "rnbd_ec", "rtrs")
 _STRUCT = re.compile(r"(?:pub(?:\(\w+\))? )?struct (\w+)")
 _LOCK = re.compile(r"\s+(?:pub(?:\(\w+\))? )?(\w+): (?:Mutex|IrqLock|SpinLock)<")
 _STATES = re.compile(r"^pub enum \w+State \{(.*?)^\}", re.M | re.S)

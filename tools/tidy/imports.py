@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from layers import CIRCLE_MAX, CIRCLES, DRIVERS, REPORTS, Layers
-from rules import Source
+from rules import Source, crate
 
 _USE = re.compile(r"^ *(?:pub(?:\([a-z ]*\))? )?use ([^;]+);", re.M)
 _PATH = re.compile(r"(?<![\w:$])((?:crate|self|super)(?:::\w+)+)")
@@ -52,8 +52,8 @@ def _named(source: Source, module: list[str]) -> Iterator[list[str]]:
 
 
 def _module(path: pathlib.Path) -> list[str]:
-    """The module that a file is, from the root of its crate; crates of the drivers lie one folder below the top."""
-    return list(path.with_suffix("").parts[1:])
+    """The module that a file is, from the root of its crate."""
+    return list(path.with_suffix("").parts[crate(path).count("/") + 1:])
 
 
 def _layer(name: str, layers: Layers) -> int | None:
@@ -63,7 +63,7 @@ def _layer(name: str, layers: Layers) -> int | None:
 def upward(source: Source, folder: str) -> set[str]:
     """Names of a higher layer of the driver in a file below its folder, from the driver on."""
     above, module, layers = set(), _module(source.path), DRIVERS[folder]
-    driver = folder.split("/")[1:]
+    driver = _module(pathlib.Path(folder))
     own = _layer(module[len(driver)], layers)
     for item in _named(source, module):
         if item[:len(driver)] == driver and len(item) > len(driver) and own is not None:
@@ -101,7 +101,7 @@ def files_have_layers(sources: list[Source]) -> list[str]:
 
 def _within(sources: list[Source], folder: str) -> dict[str, set[str]]:
     """What each file or folder of a driver's folder names of the others there."""
-    driver = folder.split("/")[1:]
+    driver = _module(pathlib.Path(folder))
     names: dict[str, set[str]] = {}
     for source in sources:
         if source.path.suffix == ".rs" and str(source.path).startswith(f"{folder}/"):

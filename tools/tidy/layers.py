@@ -22,7 +22,7 @@ DRIVERS: dict[str, Layers] = {
     "rioc/server": ("log_io memory message one_device", "medium", "log reading", "engine", "upkeep", "store",
                     "stores sysfs", "session"),
     "rnbd_ec": ("proto shown", "arrays device sysfs", "rnbd_ec"),
-    "gfarm_ra": ("proto vfs", "cache net", "fs", "gfarm_ra"),
+    "gfarm_ra": ("proto", "cache net", "fs", "gfarm_ra"),
     "gfarm_ra/cache": ("admission counters handles in_flight inbox message_qp peer_timing peers place secret sums "
                        "workers",
                        "endpoint message_pool owner resolvers", "data_qps membership responder", "chunk_read requester",
@@ -44,26 +44,27 @@ DRIVERS: dict[str, Layers] = {
                              "content fragment ibaddr peer read_table", "gossip have reassembly reply request wire",
                              "admission place requester rtt sums", "directory keep responder", "members",
                              "counter timings"),
-    "seglog": ("devices members seglog", "epoch", "batch collect cursor identity layout log record superblock table",
-               "fault segments source", "chain free reading resync slots", "recovery",
-               "ending standing"),
+    "lib/seglog": ("devices members seglog", "epoch",
+                   "batch collect cursor identity layout log record superblock table", "fault segments source",
+                   "chain free reading resync slots", "recovery",
+                   "ending standing"),
     "rnbd_ec/device": ("memory stats tags work_queues", "one_by_one",
                        "acting core engine prepare queue reads rewrite submit upkeep writes", "announcing assembly"),
     "rnbd_ec/proto": ("asking budget group_commit progress", "array collector geometry packing", "codec", "command"),
-    "rdma": ("port_events proto rdma rdma_sys", "address_handle cm cq device memory qp", "transfer"),
-    "rdma/qp": ("config drain origin owned recv_ring reserved status transport", "batch completion datagram",
+    "lib/rdma": ("port_events proto rdma rdma_sys", "address_handle cm cq device memory qp", "transfer"),
+    "lib/rdma/qp": ("config drain origin owned recv_ring reserved status transport", "batch completion datagram",
                 "callback restart"),
-    "rdma/transfer": ("segments", "active", "received receiving sending"),
-    "block": ("block_ext block_ext_sys integrity major mq op", "bdev limits", "bio disk", "blocking"),
-    "kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory miscdevice pages percpu random sync "
-                   "text workqueue xor", "ratelimit scatterlist sysfs", "crc param"),
-    "net": ("destination digest dns net_ext net_ext_sys tcp", "namespace"),
-    "gfarm_ra/vfs": ("active_refs attributes direct_read directory folios keyring mounted proc trace vfs_ext "
+    "lib/rdma/transfer": ("segments", "active", "received receiving sending"),
+    "lib/block": ("block_ext block_ext_sys integrity major mq op", "bdev limits", "bio disk", "blocking"),
+    "lib/kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory miscdevice pages percpu random "
+                       "sync text workqueue xor", "ratelimit scatterlist sysfs", "crc param"),
+    "lib/net": ("destination digest dns net_ext net_ext_sys tcp", "namespace"),
+    "lib/vfs": ("active_refs attributes direct_read directory folios keyring mounted proc trace vfs_ext "
                      "vfs_ext_sys", "rcu_walk read", "namei", "opened_name", "file", "inode",
                      "context file_system super_block"),
-    "test_device/device": ("cq execute mr network provider qp send_work", "sysfs"),
-    "test_device/proto": ("counts fabric fault gather key qp_state ring send_queue", "message"),
-    "verbs_provider": ("dma_device memory netdev verbs_provider verbs_provider_sys", "request",
+    "test/test_device/device": ("cq execute mr network provider qp send_work", "sysfs"),
+    "test/test_device/proto": ("counts fabric fault gather key qp_state ring send_queue", "message"),
+    "test/verbs_provider": ("dma_device memory netdev verbs_provider verbs_provider_sys", "request",
                        "callbacks handle registration"),
     "rtrs/client/path": ("connections error setup stale_connection stats",
                          "admission drain fence heartbeat registration resources", "connect queue_pair", "recovery"),
@@ -80,8 +81,8 @@ DRIVERS: dict[str, Layers] = {
 }
 # The files of one folder that may all reach each other by their imports; and the folders that have more.
 CIRCLE_MAX = 6
-CIRCLES: dict[str, int] = {"rnbd/server": 10, "rnbd/server/store": 10, "rnbd_ec/device": 10, "seglog": 9,
-                           "test_device/device": 7}
+CIRCLES: dict[str, int] = {"rnbd/server": 10, "rnbd/server/store": 10, "rnbd_ec/device": 10, "lib/seglog": 9,
+                           "test/test_device/device": 7}
 REPORTS: dict[str, set[str]] = {
     # A completion belongs to a path, which it fails; `Connection::send` is the journey of a request.
     "rtrs/client/io/completion.rs": {"path::error::PathError"},

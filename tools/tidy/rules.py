@@ -28,6 +28,12 @@ class Source:
                 or (not self.path.suffix and self.text.startswith("#!")))
 
 
+def crate(path: pathlib.Path) -> str:
+    """The folder of the crates that a file belongs to: products are at the top, what they stand on in lib/, what tests
+    them in test/."""
+    return "/".join(path.parts[:2 if path.parts[0] in ("lib", "test") else 1])
+
+
 def _each(sources: list[Source], code_only: bool = True) -> Iterator[Source]:
     for source in sources:
         if source.path.name not in GENERATED and (source.is_code or not code_only):

@@ -4,20 +4,19 @@ import pathlib
 import re
 from collections import Counter
 
-from rules import FUNCTION_LINES_MAX, Source
+from rules import FUNCTION_LINES_MAX, Source, crate
 
 # The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
-UNSAFE_FOLDERS = ("kernel_ext", "block", "net", "gfarm_ra/vfs", "rdma", "verbs_provider")
+UNSAFE_FOLDERS = ("lib/kernel_ext", "lib/block", "lib/net", "lib/vfs", "lib/rdma", "test/verbs_provider")
 # Takes the place of the kernel for its lock-free types; takes a program's memory to the kernel; gets it from C.
 UNSAFE_TOOLS = ("tools/libioc", "tools/loom", "tools/rioc-device")
 # What drivers may promise to an abstraction: one line each.
 UNSAFE_PROMISES = {
     ("rtrs/client/io/table.rs", "unsafe impl Unmapper for RequestTable {"),
-    ("selftest/rdma/region.rs", "unsafe impl Unmapper for Unregistered<'_> {"),
-    ("test_device/device/provider.rs", "unsafe impl Provider for TestDevice {"),
+    ("test/selftest/rdma/region.rs", "unsafe impl Unmapper for Unregistered<'_> {"),
+    ("test/test_device/device/provider.rs", "unsafe impl Provider for TestDevice {"),
 }
-KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "chunk4k", "common", "gfarm_ra", "rioc", "rtrs", "rnbd", "rnbd_ec",
-                  "samples", "seglog", "selftest", "test_device")
+KERNEL_FOLDERS = ("gfarm_ra", "lib", "rioc", "rnbd", "rnbd_ec", "rtrs", "samples", "test")
 _LAZY = re.compile(r"SAFETY: *(ffi|valid pointer|trivial|obvious|safe|ok|fine)\b[ .,]*$", re.I)
 
 
@@ -66,7 +65,7 @@ def one_atomic(sources: list[Source]) -> list[str]:
     tree = re.compile(r"^use (?:core|kernel)::\{[^;]*?\batomic\b[^;]*;", re.M)
     complaints = []
     for source in _rust(sources):
-        if not _in_folder(source.path, KERNEL_FOLDERS) or source.path == pathlib.Path("kernel_ext/sync/atomic.rs"):
+        if not _in_folder(source.path, KERNEL_FOLDERS) or source.path == pathlib.Path("lib/kernel_ext/sync/atomic.rs"):
             continue
         numbers = [n for n, line in enumerate(source.lines, 1) if named.search(_code_of(line))]
         numbers += [source.text.count("\n", 0, match.start()) + 1 for match in tree.finditer(source.text)]
@@ -84,14 +83,14 @@ def proto_forbids_unsafe(sources: list[Source]) -> list[str]:
     """Every pure folder says so itself, in the file that wires it."""
     roots = [s for s in _rust(sources) if s.path.parts[0] != "tools"
              and (s.path.name == "proto.rs"
-                  or str(s.path) in ("chunk4k/chunk4k.rs", "common/ferro_proto.rs", "rnbd/sidecar.rs",
-                                     "seglog/seglog.rs"))]
+                  or str(s.path) in ("lib/chunk4k/chunk4k.rs", "lib/common/ferro_proto.rs", "rnbd/sidecar.rs",
+                                     "lib/seglog/seglog.rs"))]
     return [f"{s.path}: no #![forbid(unsafe_code)]" for s in roots if "#![forbid(unsafe_code)]" not in s.text]
 
 
 def _is_pure(path: pathlib.Path) -> bool:
     """The pure folders. What implements the kernel's traits for their types is left out of the host's build."""
-    if path.parts[0] in ("chunk4k", "common", "seglog"):
+    if _in_folder(path, ("lib/chunk4k", "lib/common", "lib/seglog")):
         return path.stem != "kernel_traits"
     return path.parts[0] != "tools" and ("proto" in path.parts or path.is_relative_to("rnbd/sidecar"))
 
@@ -132,14 +131,14 @@ def guards_are_made_lazily(sources: list[Source]) -> list[str]:
     """`then_some(X { .. })` makes its value in each case and ends it where it is not wanted: the guard of a lock
     unlocks what it has not locked. `then(|| ..)` is right for all types that do something at their end."""
     rust = [s for s in _rust(sources) if _in_folder(s.path, KERNEL_FOLDERS)]
-    ends = {(s.path.parts[0], name) for s in rust for name in re.findall(r"^impl\b.* Drop for (\w+)", s.text, re.M)}
+    ends = {(crate(s.path), name) for s in rust for name in re.findall(r"^impl\b.* Drop for (\w+)", s.text, re.M)}
     found = []
     for source in rust:
         for made in re.finditer(r"\.then_some\(\s*([A-Z]\w*)", source.text):
             before = source.text[:made.start()]
             owners = re.findall(r"^ *impl\b(?:<[^{]*?>)? (?:[^{]* for )?(\w+)", before, re.M)
             name = owners[-1] if made[1] == "Self" and owners else made[1]
-            if (source.path.parts[0], name) in ends:
+            if (crate(source.path), name) in ends:
                 found.append(f"{source.path}:{before.count(chr(10)) + 1}: {made[0].strip()}")
     return found
 

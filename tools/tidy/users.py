@@ -12,10 +12,10 @@ MAP_DEVICE = pathlib.Path("Documentation/ABI/testing/sysfs-class-rnbd-client")
 GFARM = pathlib.Path("Documentation/gfarm.md")
 # The pages of modules that are no part of the product.
 SAMPLES = {"samples/crc32_umr": pathlib.Path("Documentation/crc32-umr.md"),
-           "test_device": pathlib.Path("Documentation/testing.md")}
+           "test/test_device": pathlib.Path("Documentation/testing.md")}
 DRIVERS = ("rtrs", "rnbd", "rnbd_ec", "rioc")
 # Whose lines of the log a page explains.
-LOGGING = ("block", "gfarm_ra", "kernel_ext", "net", "rdma", "rioc", "rnbd", "rnbd_ec", "rtrs")
+LOGGING = ("gfarm_ra", "lib", "rioc", "rnbd", "rnbd_ec", "rtrs")
 # A shorter part of a line tells it from no other.
 PART_MIN = 12
 
@@ -65,7 +65,7 @@ def sysfs_is_documented(sources: list[Source]) -> list[str]:
     paths = [path.rstrip("/").split("/") for s in sources if s.path.parent == PARAMETERS.parent and s.path != PARAMETERS
              for path in _WHAT.findall(s.text) if not path.startswith("/dev/")]
     described, last = {name for path in paths for name in path}, {path[-1] for path in paths}
-    found = {(name, s.path) for s, text in _rust(sources, (*DRIVERS, "block")) for name in _SYSFS.findall(text)}
+    found = {(name, s.path) for s, text in _rust(sources, (*DRIVERS, "lib/block")) for name in _SYSFS.findall(text)}
     names = {name for name, _path in found}
     complaints = [f"{PARAMETERS.parent}: {name} of {path}" for name, path in sorted(found) if name not in described]
     complaints += [f"{PARAMETERS.parent}: there is no file {name}" for name in sorted(last - names)

@@ -131,8 +131,8 @@ def _is_said(piece: str, sources: str) -> bool:
 
 def sources() -> str:
     """All that our programs and modules may say, as one text without the line breaks of long literals."""
-    files = [path for folder in ("rtrs", "rnbd", "rnbd_ec", "rioc", "seglog", "rdma", "block", "kernel_ext", "common",
-                                 "tools/libioc/src", "tools/rioc-tool/src")
+    files = [path for folder in ("lib", "rioc", "rnbd", "rnbd_ec", "rtrs", "tools/libioc/src",
+                                 "tools/rioc-tool/src")
              for path in (REPOSITORY / folder).rglob("*.rs")]
     files += [*(REPOSITORY / "tools/kdir").glob("*.py"), REPOSITORY / "tools/setup"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(files))

@@ -28,7 +28,7 @@ def queue_pairs(vm: Lab) -> dict[str, list[dict[str, int]]]:
 
 
 def add_fault(vm: Lab, rule: str) -> None:
-    """Adds a rule (test_device/proto/fault.rs)."""
+    """Adds a rule (test/test_device/proto/fault.rs)."""
     eq(vm.server.write(f"{CONTROL}/faults", rule), "", rule)
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks a file or a device of chunks (`chunk4k/`), and says which are bad and why. Reads only.
+//! Checks a file or a device of chunks (`lib/chunk4k/`), and says which are bad. Reads only.
 
 pub mod checksums;
 pub mod rules;

@@ -14,7 +14,7 @@ extern crate self as kernel;
 extern crate self as kernel_ext;
 
 // An inline module with a path names a folder.
-#[path = "../../../kernel_ext/sync"]
+#[path = "../../../lib/kernel_ext/sync"]
 // Its calls of the kernel's C functions are unsafe; those here are not.
 #[allow(unused_unsafe, dead_code)]
 mod folder {

@@ -5,7 +5,7 @@
 //! The same files, unchanged, are the crate `ferro_proto` and `pub mod proto;` of the module crates
 //! `rtrs_core`, `rnbd_client`, `rnbd_server`, `gfarm_ra`, `rdma`, `rdma_test_device_main` and both
 //! of the CRC32/UMR sample. Crates that others use have the same names here as in the kernel
-//! (`chunk4k/`, `common/`, `rtrs/` beside this one), so that `use ferro_proto::...` means the same.
+//! (`lib/chunk4k/`, `lib/common/`, `rtrs/`), so that `use ferro_proto::...` means the same.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ mod gfarm_folder {
     pub mod proto;
 }
 
-#[path = "../../../rdma"]
+#[path = "../../../lib/rdma"]
 mod rdma_folder {
     pub mod proto;
 }
@@ -33,7 +33,7 @@ mod crc32_umr_folder {
     pub mod proto;
 }
 
-#[path = "../../../test_device"]
+#[path = "../../../test/test_device"]
 mod test_device_folder {
     pub mod proto;
 }

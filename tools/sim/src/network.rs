@@ -4,7 +4,7 @@
 //! after `RETRY_COUNT` retransmissions. An acknowledgement means that the adapter has the message,
 //! not that the software will answer.
 //!
-//! Stands for the adapters and for `rdma/qp.rs` and `rdma/cm.rs`.
+//! Stands for the adapters and for `lib/rdma/qp.rs` and `lib/rdma/cm.rs`.
 
 use std::collections::VecDeque;
 

@@ -80,4 +80,5 @@ class Imports(unittest.TestCase):
             return [line for line in imports.circles_are_small(circle(count)) if line.startswith("rtrs/client:")]
         self.assertEqual(of_client(layers.CIRCLE_MAX), [])
         self.assertEqual(of_client(7), ["rtrs/client: a circle of 7: f0, f1, f2, f3, f4, f5, f6"])
-        self.assertIn("seglog: its largest circle has 0 files: lower the 9 of CIRCLES", imports.circles_are_small([]))
+        self.assertIn("lib/seglog: its largest circle has 0 files: lower the 9 of CIRCLES",
+                      imports.circles_are_small([]))

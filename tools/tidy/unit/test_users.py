@@ -28,7 +28,7 @@ class UsersTest(unittest.TestCase):
 
     def test_a_parameter_of_the_test_device_needs_its_page(self) -> None:
         """A page names it as `name=` or in backticks."""
-        code = source("test_device/x.rs", 'module_param_string!(\n    NET: 16,\n    "netdev",\n    "eth0", "")\n')
+        code = source("test/test_device/x.rs", 'module_param_string!(\n    NET: 16,\n    "netdev",\n    "eth0", "")\n')
         for text, found in (("with `netdev=eth0`", 0), ("its `netdev`", 0), ("a netdev", 1)):
             page = source("Documentation/testing.md", text)
             self.assertEqual(len(users.parameters_are_documented([code, page])), found, text)

@@ -33,7 +33,7 @@ def begin(vm: Lab) -> Gfarm:
 
 
 def manage(vm: Lab, rule: str) -> None:
-    """Does what a subnet manager would (test_device/proto/fabric.rs)."""
+    """Does what a subnet manager would (test/test_device/proto/fabric.rs)."""
     eq(vm.server.write(f"{CONTROL}/ports", rule), "", rule)
 
 

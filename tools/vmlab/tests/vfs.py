@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Promises of vfs_ext to a file system: `ferrotest`, whose server is in memory and does what a mount's options say.
 
-The tree and the bytes are computed (selftest/vfs/tree.rs), here a second time.
+The tree and the bytes are computed (test/selftest/vfs/tree.rs), here a second time.
 """
 from __future__ import annotations
 

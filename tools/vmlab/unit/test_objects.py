@@ -81,10 +81,11 @@ class ObjectsTest(unittest.TestCase):
         """All that is below it is pure; drivers and the crates' other files are not."""
         pure = objects.pure(REPOSITORY)
         for path in ("rtrs/proto/imm.rs", "rtrs/proto.rs", "rnbd/sidecar/replay.rs", "rnbd/proto/wire/io.rs",
-                     "gfarm_ra/proto/options.rs", "rdma/proto/gid.rs", "samples/crc32_umr/proto/wire.rs",
-                     "test_device/proto/key.rs", "common/text.rs", "chunk4k/layout.rs"):
+                     "gfarm_ra/proto/options.rs", "lib/rdma/proto/gid.rs", "samples/crc32_umr/proto/wire.rs",
+                     "test/test_device/proto/key.rs", "lib/common/text.rs", "lib/chunk4k/layout.rs"):
             self.assertRegex(path, pure)
-        for path in ("rtrs/client/session.rs", "rnbd/server/store.rs", "rtrs/rtrs_core.rs", "kernel_ext/kernel_ext.rs"):
+        for path in ("rtrs/client/session.rs", "rnbd/server/store.rs", "rtrs/rtrs_core.rs",
+                     "lib/kernel_ext/kernel_ext.rs"):
             self.assertNotRegex(path, pure)
 
     def test_all_pure_code_is_built_from_the_folders_that_are_searched(self) -> None:

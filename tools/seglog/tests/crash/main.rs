@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Exhaustive crash model of the log of segments, over the kernel's own code (`seglog/`).
+//! Exhaustive crash model of the log of segments, over the kernel's own code (`lib/seglog/`).
 //!
 //! Three members with volatile caches. Batches in a window end in every order, a member fails or
 //! loses its cache at any time, and in each state the power fails: each part of each write that is
