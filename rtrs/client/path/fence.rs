@@ -43,6 +43,18 @@ use crate::client::path::{
 /// was, in milliseconds.
 const NO_OTHER_MS: i64 = 5;
 
+/// The end at the server of the life of a path that was lost: it executes no request of that any
+/// more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LifeEnd {
+    /// Nothing is known of it.
+    Unknown,
+    /// The server cannot be asked (decision 0006).
+    Assumed,
+    /// The server has said so.
+    Proven,
+}
+
 /// The fence message that a path has sent to its server; one at a time is under way on a path.
 #[pin_data]
 pub(crate) struct Question {
@@ -176,8 +188,12 @@ impl Path {
             .fenced_requests
             .fetch_add(waiting, Ordering::Relaxed);
         loop {
-            let settled = life.is_none_or(|life| self.is_settled(life));
-            if session.requests_down(requests, self.number.get(), drained, down, settled) {
+            let end = match life {
+                None => LifeEnd::Assumed,
+                Some(life) if self.is_settled(life) => LifeEnd::Proven,
+                Some(_) => LifeEnd::Unknown,
+            };
+            if session.requests_down(requests, self.number.get(), drained, down, end) {
                 break;
             }
             // Another path has come up since the last look, or one is not known to be lost yet.

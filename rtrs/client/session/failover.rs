@@ -32,7 +32,11 @@ use crate::client::{
             Outbound, //
         }, //
     },
-    path::error::PathError,
+    path::{
+        connections::ADMIN,
+        error::PathError,
+        fence::LifeEnd, //
+    },
     session::{
         quarantine::Quarantine,
         Session, //
@@ -134,13 +138,21 @@ impl Session {
 
     /// Sends a request again on another path if there `are_others`, or requeues it to the upper
     /// layer.
-    pub(crate) fn resend(&self, mut unanswered: UnansweredRequest, are_others: bool) {
+    ///
+    /// The chunk of a message whose sender has given up is free when the end of the life is proven:
+    /// no copy of it ends that.
+    pub(crate) fn resend(&self, mut unanswered: UnansweredRequest, are_others: bool, end: LifeEnd) {
         let cid = usize::from(unanswered.cid);
         let message = unanswered
             .message
             .get(..usize::from(unanswered.message_len));
         let message = message.unwrap_or_default();
-        let is_valid = are_others && unanswered.transfer.is_valid(message);
+        let is_valid = unanswered.transfer.is_valid(message);
+        if !is_valid && cid == ADMIN && end == LifeEnd::Proven {
+            self.quarantine.answered(unanswered.id);
+            return unanswered.transfer.requeue(unanswered.ticket);
+        }
+        let is_valid = are_others && is_valid;
         let again = unanswered.resent.again(is_valid);
         let Some(resent) = again.filter(|_| unanswered.is_whole) else {
             return self.give_back_unanswered(unanswered);

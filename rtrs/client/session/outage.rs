@@ -42,6 +42,7 @@ use crate::client::{
     path::{
         connections::Connections, //
         error::PathError,
+        fence::LifeEnd,
         Path,
     },
     session::{
@@ -286,21 +287,21 @@ impl Session {
         path: u8,
         drained: &Drained<'_>,
         down: Option<Admission>,
-        settled: bool,
+        end: LifeEnd,
     ) -> bool {
         let availability = self.availability.lock();
         // Not their count: a path that is being lost counts until its teardown runs, which may wait
         // for the caller where a queue has one worker.
         let paths = self.paths.get();
         let is_any_up = paths.is_some_and(|paths| paths.all.iter().any(|path| path.is_connected()));
-        if is_any_up && !settled {
+        if is_any_up && end == LifeEnd::Unknown {
             return false;
         }
         let is_connected = availability.state.is_connected();
-        let may_resend =
-            settled && is_connected && down.is_some_and(|down| availability.state.admits(down));
+        let is_admitted = down.is_some_and(|down| availability.state.admits(down));
+        let may_resend = end != LifeEnd::Unknown && is_connected && is_admitted;
         requests.take_unanswered(drained, &self.quarantine, path, |unanswered| {
-            self.resend(unanswered, may_resend);
+            self.resend(unanswered, may_resend, end);
         });
         true
     }
