@@ -19,13 +19,13 @@ use rtrs_client::{
     Unheard, //
 };
 
-use super::Device;
+use super::{
+    open::Known,
+    Device, //
+};
 use crate::{
     client::{
-        admin::{
-            self,
-            NotOpened, //
-        },
+        admin::NotOpened,
         session::AdminLockGuard, //
     },
     proto::{
@@ -49,6 +49,15 @@ pub(super) const ITEM: u64 = 3;
 
 impl_has_work! {
     impl HasWork<Self, ITEM> for Device { self.settle }
+}
+
+/// The result of a try to settle a doubt.
+enum Tried {
+    /// Nothing is left to be done.
+    Settled,
+    /// Another try is due, after the end of the question for the server's version, if that is under
+    /// way.
+    Again(Option<Unheard>),
 }
 
 impl WorkItem<ITEM> for Device {
@@ -102,27 +111,41 @@ impl Device {
     /// Closes what the server may have opened without that the device uses it. Sleeps until the
     /// message has ended.
     fn settle(self: &Arc<Self>) {
-        while !self.has_settled() && !self.session().is_gone_within_ms(AGAIN_MS) {}
+        let mut known = None;
+        loop {
+            let question = match self.try_to_settle(known.take()) {
+                Tried::Settled => return,
+                Tried::Again(question) => question,
+            };
+            if let Some(question) = question {
+                // One question at a time: each takes an id until it ends.
+                while question.end(END_MS).is_none() {}
+                known = self.agree_patiently();
+            }
+            if self.session().is_gone_within_ms(AGAIN_MS) {
+                return;
+            }
+        }
     }
 
-    /// Tries once to close what the server may have opened. Returns `false` if that is to be tried
-    /// again.
-    fn has_settled(self: &Arc<Self>) -> bool {
+    /// Tries once to close what the server may have opened. `known` is what the server has said of
+    /// itself, if it was asked before.
+    fn try_to_settle(self: &Arc<Self>, known: Option<Known>) -> Tried {
         if !self.lock().doubt.is_any() {
-            return true;
+            return Tried::Settled;
         }
         let mut refused = None;
         let guard = loop {
             // Not with the admin lock.
             while let Some((unheard, generation)) = self.unheard() {
                 let Some(is_refused) = unheard.end(END_MS) else {
-                    return false;
+                    return Tried::Again(None);
                 };
                 refused = is_refused.then_some(generation);
                 self.forget_unheard(generation);
             }
             let Ok(guard) = self.session().lock_admin_to_settle() else {
-                return false;
+                return Tried::Again(None);
             };
             // While this thread waited for it, another writer may have been killed.
             if self.lock().unheard.is_none() {
@@ -146,9 +169,9 @@ impl Device {
                     other.settle_later();
                 }
             }
-            Settle::Ask => return self.ask_and_close(&guard),
+            Settle::Ask => return self.ask_and_close(&guard, known),
         }
-        true
+        Tried::Settled
     }
 
     fn unheard(&self) -> Option<(Unheard, u32)> {
@@ -164,15 +187,16 @@ impl Device {
     }
 
     /// Opens the device once more, and closes what it gets, unless requests are sent with that
-    /// number. Returns `false` if that is to be tried again.
-    fn ask_and_close(self: &Arc<Self>, guard: &AdminLockGuard<'_>) -> bool {
-        let Ok(server) = admin::agree_locked(&*self.rtrs) else {
-            return false;
+    /// number.
+    fn ask_and_close(self: &Arc<Self>, guard: &AdminLockGuard<'_>, known: Option<Known>) -> Tried {
+        let server = match self.server(known) {
+            Ok(server) => server,
+            Err(failed) => return Tried::Again(failed.fate.unheard()),
         };
         if !server.is_extended {
             // One of the C driver, which is not asked once more, has come in its place.
             self.end_doubt();
-            return true;
+            return Tried::Settled;
         }
         if let Some(asked) = self.question(guard, &*self.rtrs, &server) {
             asked.settle(guard);
@@ -180,7 +204,7 @@ impl Device {
                 self.end_doubt();
             }
             // Not again and again: it is in use, and each path that connects asks for it.
-            return true;
+            return Tried::Settled;
         }
         let number = match self.send_open(guard, &*self.rtrs, &server, Occasion::AfterOutage) {
             Ok(remote) => Some(remote.device_id),
@@ -194,6 +218,9 @@ impl Device {
         if number.is_some_and(|number| self.session().close_number(guard, &*self.rtrs, number)) {
             self.end_doubt();
         }
-        !self.lock().doubt.is_any()
+        match self.lock().doubt.is_any() {
+            true => Tried::Again(None),
+            false => Tried::Settled,
+        }
     }
 }

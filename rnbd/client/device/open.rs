@@ -46,6 +46,13 @@ use crate::{
     },
 };
 
+/// The properties of a server, as they are until the next outage.
+pub(super) struct Known {
+    server: Server,
+    /// The outages of the session when the server was asked.
+    disconnects: u32,
+}
+
 /// The reason why a device was not opened.
 struct Failed {
     error: Error,
@@ -95,9 +102,10 @@ impl Device {
     /// waits. What else wants the admin lock has it in between.
     pub(crate) fn open(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result<Remote> {
         let began = Instant::now();
+        let mut known = None;
         loop {
             let asked = Instant::now();
-            let failed = match self.open_once(how, occasion) {
+            let failed = match self.open_once(how, occasion, known.take()) {
                 Ok(remote) => return Ok(remote),
                 Err(failed) => failed,
             };
@@ -109,8 +117,9 @@ impl Device {
                 Silence::OfDevice => occasion.asks_again(ms(asked), ms(began)),
                 // Without the lock, and no second question meanwhile: each takes an id.
                 Silence::OfServer(question) => {
-                    question.is_none_or(|question| question.end(ANSWER_MS).is_some())
-                        && ms(began) < ANSWER_MS.into()
+                    let has_ended = question.is_none_or(|q| q.end(ANSWER_MS).is_some());
+                    known = has_ended.then(|| self.agree_patiently()).flatten();
+                    has_ended && ms(began) < ANSWER_MS.into()
                 }
             };
             if !is_wanted {
@@ -129,11 +138,16 @@ impl Device {
     /// still end it, `ESTALE` if the server has another disk under that name now, or a smaller one,
     /// and `how` does not allow it, `EINVAL` if that one's blocks are too large, or if another
     /// device has its number; else the server's.
-    fn open_once(self: &Arc<Self>, how: Remap, occasion: Occasion) -> Result<Remote, Failed> {
+    fn open_once(
+        self: &Arc<Self>,
+        how: Remap,
+        occasion: Occasion,
+        known: Option<Known>,
+    ) -> Result<Remote, Failed> {
         // Held until the number is in use.
         let guard = self.session().lock_admin(LockMode::Open)?;
         let disconnects = self.lock().disconnects;
-        let server = admin::agree_locked(&*self.rtrs)?;
+        let server = self.server(known)?;
         let remote = match self.send_open(&guard, &*self.rtrs, &server, occasion) {
             Ok(remote) => remote,
             Err(not_opened) => {
@@ -165,6 +179,25 @@ impl Device {
             return Err(error.into());
         }
         Ok(remote)
+    }
+
+    /// Asks the server for its version without the admin lock, for as long as an answer may take.
+    pub(super) fn agree_patiently(&self) -> Option<Known> {
+        let disconnects = self.disconnects();
+        let server = admin::agree(&*self.rtrs).ok()?;
+        Some(Known {
+            server,
+            disconnects,
+        })
+    }
+
+    /// Returns the properties of the server, which is asked unless they are known: a slow one says
+    /// them to who has not the admin lock. With that.
+    pub(super) fn server(&self, known: Option<Known>) -> Result<Server, NotAnswered> {
+        match known.filter(|known| known.disconnects == self.disconnects()) {
+            Some(known) => Ok(known.server),
+            None => admin::agree_locked(&*self.rtrs),
+        }
     }
 
     /// Returns how often the session was disconnected since the device is one of it.

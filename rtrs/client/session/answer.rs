@@ -106,6 +106,16 @@ pub enum Fate {
     Unheard(Unheard),
 }
 
+impl Fate {
+    /// Returns the message if it may have its effect on the server.
+    pub fn unheard(self) -> Option<Unheard> {
+        match self {
+            Self::Unheard(unheard) => Some(unheard),
+            Self::NotSent | Self::Refused => None,
+        }
+    }
+}
+
 /// A message failed.
 pub struct NotAnswered {
     /// The reason.

@@ -77,6 +77,12 @@ def one_that_tells_who_it_is() -> Lies:
 
 
 @hostile_server(0)
+def one_that_is_slow_to_say_its_version() -> Lies:
+    """It takes longer than one who has the lock of all messages waits for that."""
+    return Lies(echoes=True, session={"boot": 1}, slow_seconds=0.9)
+
+
+@hostile_server(0)
 def one_that_erases_for_good() -> Lies:
     """Its disk has secure erase; it writes down what it is asked for."""
     return Lies(open={"secure": 1, "discard": 8192, "granularity": 4096}, tells=OPERATIONS)
@@ -119,6 +125,7 @@ SMALL = "one_that_takes_the_key_of_a_small_buffer_away"
 OPENS_ONE = "one_that_opens_one_disk"
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
           "a_second_disk_under_the_number_of_the_first": "",
+          "one_that_is_slow_to_say_its_version": "",
           "one_that_erases_for_good": "", "one_that_writes_into_buffers_at_any_time": "",
           "one_that_takes_the_key_of_a_buffer_away": "", SMALL: "", STALE: "", OPENS_ONE: "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",

@@ -38,6 +38,7 @@ class Lies:
         self.opens_one = False                      # answers no OPEN but the first
         self.session: dict[str, Any] = {}           # fields of the session info's answer
         self.echoes = False                         # sends the client's nonce back
+        self.slow_seconds = 0.0                     # to say its version
         self.answer_size: int | None = None         # bytes of the answer to a READ of ours that are written
         self.at_io: Any = None                       # called instead of answering the first IO request
         self.later: Any = None                       # called once there is GO
@@ -139,6 +140,8 @@ class Server:
     def _bring(self, end: Endpoint, chunk: int, offset: int, user: bytes) -> None:
         block_kind = struct.unpack_from("<H", user)[0] if len(user) >= 2 else -1
         session = dict(self.lies.session)
+        if block_kind == m.SESSION_INFO:
+            time.sleep(self.lies.slow_seconds)
         if self.lies.echoes and block_kind == m.SESSION_INFO:
             session["magic"], session["nonce"] = struct.unpack_from("<IQ", user, 8)
         fields = dict(self.lies.open)
