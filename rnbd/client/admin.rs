@@ -136,7 +136,8 @@ pub(super) fn open(
 }
 
 /// Closes a device on the server. If that fails the server closes it with the session. Returns
-/// whether the server has answered; if not, the message may still reach it.
+/// whether the server has answered that it is not open; if not, the message may still reach it, or
+/// the server had no memory for it.
 pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
     let Err(failed) = ask(rtrs, ForRequests, &Close::new(device_id), ANSWER_MS) else {
         return true;
@@ -150,7 +151,8 @@ pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
             failed.error
         );
     }
-    matches!(failed.fate, Fate::Refused)
+    let errno = Errno::new(failed.error.to_errno());
+    matches!(failed.fate, Fate::Refused) && errno.is_some_and(doubt::has_nothing_open)
 }
 
 /// Sends a message and waits for its response.

@@ -27,8 +27,8 @@ pub const END_MS: u32 = ANSWER_MS;
 /// The time between two tries to settle a doubt, in milliseconds: a path may be lost, or a CLOSE.
 pub const AGAIN_MS: u32 = 2_000;
 
-/// Returns whether the server has nothing open after it has answered the question of a settlement
-/// with this error. One that has no place or no memory for it has not looked.
+/// Returns whether the server has nothing open after it has answered the question of a settlement,
+/// or a CLOSE, with this error. One that has no place or no memory for it has not looked.
 pub const fn has_nothing_open(error: Errno) -> bool {
     !matches!(error, Errno::EAGAIN | Errno::ENOMEM)
 }
