@@ -104,6 +104,8 @@ impl Drop for Control {
         // The last steps of closed sessions, and their last events, may still be pending.
         self.client.flush();
         rtrs_client::flush();
+        // An item of the first flush may have queued one of another disk.
+        self.client.flush();
     }
 }
 
