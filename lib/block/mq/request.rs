@@ -428,6 +428,8 @@ impl<T: Operations> Request<T> {
     /// Any context.
     pub(super) fn requeue(self) {
         let Some(raw) = self.into_raw() else { return };
+        // Keeps the queue, as in `requeue_later`.
+        let _guard = rcu::read_lock();
         // SAFETY: By the type invariants, the request was started, has not ended, and this was its
         // only handle.
         unsafe { bindings::blk_mq_requeue_request(raw, true) };
