@@ -10,6 +10,7 @@ use core::fmt;
 use ferro_proto::errno::Errno;
 
 use super::{
+    group::GROUP_BLOCKS,
     layout::Layout,
     scrub::Counts,
     tuple::Verdict, //
@@ -17,6 +18,13 @@ use super::{
 
 /// The maximum number of blocks of a piece.
 pub const PIECE_BLOCKS_MAX: u16 = 16;
+
+/// The number of PI blocks that are written anew however few others were read. A device of which
+/// more are bad fails for another reason than its medium, and its tuples may be back with it.
+const MENDED_MIN: u64 = 8;
+
+/// One more PI block is written anew for so many others of which the data were read.
+const SOUND_EACH: u64 = 64;
 
 /// The state of a scrub, as the file `scrub` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +175,9 @@ impl OnlineScrub {
 
     /// Returns whether a PI block that cannot be read is to be written anew now.
     pub fn mends(&self) -> bool {
-        self.mends && self.state == State::Running
+        let sound = (self.next / GROUP_BLOCKS).saturating_sub(self.mended);
+        let most = MENDED_MIN.saturating_add(sound / SOUND_EACH);
+        self.mends && self.state == State::Running && self.mended < most
     }
 
     /// A PI block was written anew.

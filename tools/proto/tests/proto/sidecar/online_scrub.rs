@@ -137,6 +137,34 @@ fn pi_blocks_are_mended_while_a_scrub_runs_that_was_asked_to() {
     );
 }
 
+/// Returns how many PI blocks are written anew in a row.
+fn mended(scrub: &mut OnlineScrub) -> usize {
+    let mends = |_: &usize| {
+        let mends = scrub.mends();
+        if mends {
+            scrub.mended();
+        }
+        mends
+    };
+    (0..100).take_while(mends).count()
+}
+
+#[test]
+fn a_device_of_which_most_cannot_be_read_is_not_mended_on() {
+    let layout = Layout::new(300 * 256 + 2000, 4).unwrap();
+    let mut scrub = OnlineScrub::new();
+    assert!(scrub.start(layout.data_blocks(), true));
+    assert_eq!(mended(&mut scrub), 8, "nothing was read");
+    // 72 groups, of which 8 were bad: one more for 64 sound ones.
+    let mut read = 0;
+    while read < 72 * 256 {
+        read += u64::from(scrub.next_piece(&layout).unwrap().blocks);
+        assert_eq!(scrub.ended(true), None);
+    }
+    assert_eq!(mended(&mut scrub), 1);
+    assert!(!scrub.mends());
+}
+
 #[test]
 fn a_device_that_is_out_of_reach_is_no_bad_medium() {
     // EIO, ENODATA and EILSEQ; not ENOMEM, ENODEV, EAGAIN, ENOLINK, ETIMEDOUT, ENXIO.
