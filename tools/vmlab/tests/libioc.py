@@ -58,9 +58,9 @@ def test_a_c_program_uses_all_functions(pair: Lab) -> None:
     rioc_tool.begin(pair)
     said = run(f"{RUN} all 10.0.0.9 2>&1; echo $?")
     ok("path=ip:10.0.0.9" in said and said.endswith("errno 2\n3\n"), said)
-    said = run(f"{RUN} all 10.0.0.2 2>/run/why; cat /run/why >&2")
+    said = run(f"{RUN} all 10.0.0.2 2>/run/why")
     ok(said.startswith("Time: ") and said.endswith("\n0 failures\n"), said)
-    ok("libioc: read of 1:1: " in run("cat /run/why"), run("cat /run/why"))
+    ok("libioc: read 1:1: " in run("cat /run/why"), run("cat /run/why"))
     # What it has written is there for others.
     run("rioc get bb 1:1 --offset 8388607 | grep -qx xyz; test $(rioc ls bb | wc -l) = 6")
     eq(rioc_tool.connect(pair, "cc", "store=bb"), "")
