@@ -40,11 +40,11 @@ impl Left {
     /// if none may.
     #[must_use]
     pub fn add(&mut self, source: Addr) -> bool {
-        let own = self.0.iter().filter(|left| **left == Some(source)).count();
+        let own = count(self.0.iter().filter(|left| **left == Some(source)));
         let mut free = self.0.iter_mut().filter(|left| left.is_none());
         let place = free.next();
         // Without the one that is taken.
-        if free.count() < own {
+        if count(free) < own {
             return false;
         }
         match place {
@@ -81,15 +81,25 @@ pub fn replaced<'a, W>(newer: &Connect, waiting: W) -> Option<usize>
 where
     W: ExactSizeIterator<Item = (&'a Connect, Addr)> + Clone,
 {
+    let indexed = (0..waiting.len()).zip(waiting.clone());
     // A client asks for a path anew when it has given up the last time.
-    let of_same_path = waiting.clone().position(|(older, _)| {
+    let of_same_path = indexed.clone().find(|(_, (older, _))| {
         older.sess_uuid == newer.sess_uuid && older.paths_uuid == newer.paths_uuid
     });
     if of_same_path.is_some() || waiting.len() < WAITING_MAX {
-        return of_same_path;
+        return of_same_path.map(|(index, _)| index);
     }
-    let of = |source: Addr| waiting.clone().filter(move |(_, from)| *from == source);
-    let counts = waiting.clone().map(|(_, source)| of(source).count());
-    let most = counts.clone().max()?;
-    counts.clone().position(|count| count == most)
+    let mut first_of_most = None;
+    for (index, (_, source)) in indexed {
+        let own = count(waiting.clone().filter(|(_, from)| *from == source));
+        if first_of_most.is_none_or(|(most, _)| own > most) {
+            first_of_most = Some((own, index));
+        }
+    }
+    first_of_most.map(|(_, index)| index)
+}
+
+/// Returns the number of items. That of an iterator checks its sum, and could panic.
+fn count(items: impl Iterator) -> usize {
+    items.fold(0, |sum: usize, _| sum.saturating_add(1))
 }
