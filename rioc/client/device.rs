@@ -173,11 +173,15 @@ impl Opened {
 
     fn carry_out(&self, request: &mut Request, call: Call) -> Result {
         let used = self.0.as_ref().ok_or(errno::ENOTCONN)?;
+        let check = || match used.user.session().attached()?.has_kept(&used.before) {
+            true => Ok(()),
+            false => Err(errno::ECONNRESET),
+        };
+        // What is in the store of now was written by others since, or by who has attached again.
+        check()?;
         let done = used.carry_out(request, call);
         // Also of a call during which that was so: a part of it may be in no store.
-        if !used.user.session().attached()?.has_kept(&used.before) {
-            return Err(errno::ECONNRESET);
-        }
+        check()?;
         done
     }
 }

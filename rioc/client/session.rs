@@ -206,7 +206,8 @@ impl Session {
         })?;
         self.lanes.populate(Lanes::new(rtrs.io_depth())?);
         let attached = self.attach(&*rtrs)?;
-        self.use_attached(None, &attached);
+        // An outage since may have asked before.
+        self.use_attached(self.attached().ok(), &attached);
         self.set_state(State::Connected);
         let mut usage = self.usage.lock();
         if self.state() == State::Closed {

@@ -101,8 +101,9 @@ impl Session {
     pub(super) fn attach_again(&self) -> Result {
         let rtrs = self.rtrs.as_ref().ok_or(errno::ENOTCONN)?;
         let _asking = self.begin_asking()?;
+        let before = self.attached().ok();
         let now = self.attach(&**rtrs)?;
-        self.use_attached(self.attached().ok(), &now);
+        self.use_attached(before, &now);
         Ok(())
     }
 

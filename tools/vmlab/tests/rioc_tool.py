@@ -215,6 +215,7 @@ def test_a_server_that_was_loaded_again_has_a_new_store(pair: Lab) -> None:
     run("touch /run/go")
     done = half.wait(20)
     ok(done.code == 1 and "was begun anew meanwhile" in done.out, f"a half of an object is called written: {done}")
+    ok("2:2" not in run("rioc ls bb"), "a file of before has written into the new store")
     fails(pair, "rioc get bb 1:1", "not there")
     run("printf new | rioc put bb 1:1; exec 3<>/dev/rioc; ! rmmod rioc_client 2>/dev/null; exec 3>&-")
     pair.cut(0)
