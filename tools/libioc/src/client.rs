@@ -35,7 +35,7 @@ pub const SESSION: &str = "RIOC_SESSION";
 pub const DEVICE: &str = "RIOC_DEVICE";
 
 /// Some bytes of an object, for readers or for one writer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     /// The object.
     pub object: ObjectId,
@@ -63,6 +63,18 @@ impl Range {
 struct Ranges {
     last: i32,
     all: BTreeMap<i32, (Range, u32)>,
+}
+
+impl Ranges {
+    /// Returns an identifier above 0 that no range has, as late as may be one that was used.
+    fn unused(&mut self) -> i32 {
+        loop {
+            self.last = self.last.checked_add(1).unwrap_or(1);
+            if !self.all.contains_key(&self.last) {
+                return self.last;
+            }
+        }
+    }
 }
 
 /// A client of iocatcher: a session, and the ranges that are registered over it.
@@ -238,14 +250,7 @@ impl Client {
         (asked.offset, asked.length) = (range.offset, range.size);
         let lease = self.session.call(asked)?.lease;
         let mut ranges = self.ranges();
-        // One that was used is not used again.
-        let id = ranges.last.checked_add(1);
-        let Some(id) = id else {
-            drop(ranges);
-            self.release(lease)?;
-            return Err(Errno::NOSPC.into());
-        };
-        ranges.last = id;
+        let id = ranges.unused();
         ranges.all.insert(id, (*range, lease));
         Ok(id)
     }
@@ -256,14 +261,19 @@ impl Client {
     ///
     /// EINVAL if it is none of this range; ESTALE if it has ended before.
     pub fn unregister(&self, id: i32, range: &Range) -> io::Result<()> {
-        let mut ranges = self.ranges();
+        let ranges = self.ranges();
         let (known, lease) = *ranges.all.get(&id).ok_or_else(invalid)?;
         if known != *range {
             return Err(invalid());
         }
-        ranges.all.remove(&id);
         drop(ranges);
-        self.release(lease)
+        let released = self.release(lease);
+        let is_gone = |error: &io::Error| error.raw_os_error() == Some(Errno::STALE.raw_os_error());
+        // One that is left can be ended again.
+        if released.as_ref().map_or_else(is_gone, |()| true) {
+            self.ranges().all.remove(&id);
+        }
+        released
     }
 
     fn release(&self, lease: u32) -> io::Result<()> {
@@ -283,5 +293,20 @@ impl Client {
             self.call(wire::PING, ObjectId::default(), |_| {})?;
         }
         Ok(begin.elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ranges;
+
+    #[test]
+    fn identifiers_begin_anew_when_they_run_out() {
+        let mut ranges = Ranges {
+            last: i32::MAX - 1,
+            ..Ranges::default()
+        };
+        ranges.all.insert(1, (Default::default(), 0));
+        assert_eq!([ranges.unused(), ranges.unused()], [i32::MAX, 2]);
     }
 }

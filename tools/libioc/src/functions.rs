@@ -11,7 +11,10 @@ use std::{
         CStr, //
     },
     fmt,
-    io,
+    io::{
+        self,
+        Write, //
+    },
     slice, //
 };
 
@@ -32,7 +35,8 @@ extern "C" {
 
 /// Tells why, and sets `errno`.
 fn told(what: fmt::Arguments<'_>, error: &io::Error) {
-    eprintln!("libioc: {what}: {error}");
+    // A program whose errors have no reader goes on.
+    let _ = writeln!(io::stderr().lock(), "libioc: {what}: {error}");
     let errno = Errno::from_io_error(error).unwrap_or(Errno::NOENT);
     // SAFETY: Each thread has its own.
     unsafe { *__errno_location() = errno.raw_os_error() };
@@ -227,7 +231,8 @@ pub unsafe extern "C" fn ioc_client_ping_pong(
             let (seconds, bytes) = (time.as_secs_f64(), size_of::<wire::Head>());
             let rate = f64::from(count) / seconds;
             let bits = 8.0 * rate * bytes as f64;
-            println!(
+            let _ = writeln!(
+                io::stdout().lock(),
                 "Time: {seconds:.6} s, rate: {:.3} kOPS, bandwidth: {:.6} GBits/s, size: {bytes}",
                 rate / 1e3,
                 bits / 1e9
