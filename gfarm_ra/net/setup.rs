@@ -130,7 +130,7 @@ pub(super) struct Setup {
     #[pin]
     queue: SpinLock<Option<Arc<WorkQueue>>>,
     /// The queue of those that ask other nodes, if the mount is a node. A file server is waited for
-    /// by others: those who wait for nodes keep none of them from it.
+    /// by others: those who wait for nodes have no place in their queue.
     #[pin]
     ask_queue: SpinLock<Option<Arc<WorkQueue>>>,
     /// The queue of the connection to gfmd. Workers of files wait for its worker, so it needs

@@ -49,7 +49,11 @@ use super::{
     place::Place,
     reader::Reader,
     setup::Workers,
-    waiting::Waiting, //
+    waiting::{
+        Began,
+        Waiting,
+        ASKED_WITHIN_MS, //
+    }, //
 };
 use crate::proto::{
     identity::Opening,
@@ -192,7 +196,8 @@ impl<P: Pages> Stream<P> {
     pub(crate) fn read(&self, pages: P) {
         let inner = &self.inner;
         let setup = inner.client.setup();
-        let (mut pages, interrupts) = (pages, setup.interrupts());
+        let mut pages = pages;
+        let interrupts = setup.interrupts();
         while let Err(rejected) = inner.push(pages, interrupts) {
             pages = rejected;
             inner.start();
@@ -219,9 +224,15 @@ impl<P: Pages> Drop for Stream<P> {
 
 impl<P: Pages> Inner<P> {
     fn push(&self, pages: P, interrupts: u32) -> Result<(), P> {
+        let setup = self.client.setup();
+        let began = Began {
+            interrupts,
+            // CAST: see `ask_nodes`.
+            at_ms: setup.now_ms() as u32,
+        };
         let mut waiting = self.waiting.lock();
-        match self.client.setup().asks_nodes() {
-            true => waiting.push_unasked(pages, interrupts),
+        match setup.asks_nodes() {
+            true => waiting.push_unasked(pages, began),
             false => waiting.push(pages),
         }
     }
@@ -241,13 +252,15 @@ impl<P: Pages> Inner<P> {
 
     /// Asks nodes for a read, which fails if all are to fail since it began. Sleeps.
     fn ask_nodes(self: Arc<Self>) {
-        let Some((pages, interrupts)) = self.waiting.lock().ask() else {
+        let Some((pages, began)) = self.waiting.lock().ask() else {
             return;
         };
         let setup = self.client.setup();
-        let is_over = || setup.is_closed() || setup.interrupts() != interrupts;
+        let is_over = || setup.is_closed() || setup.interrupts() != began.interrupts;
+        // CAST: the difference is right modulo 2^32.
+        let waited_ms = (setup.now_ms() as u32).wrapping_sub(began.at_ms);
         let mut missing = Some(pages);
-        if !is_over() {
+        if !is_over() && waited_ms <= ASKED_WITHIN_MS {
             missing = missing.and_then(P::ask_nodes);
         }
         if is_over() {

@@ -14,12 +14,24 @@ const READS_MAX: usize = 23;
 /// allocation takes twice as many.
 const READS_BYTES: usize = 8 << 10;
 
+/// The longest time for which a read waits for a worker, in milliseconds. After it no node is
+/// asked: those of other files may all keep their requests, and each worker waits for one.
+pub(super) const ASKED_WITHIN_MS: u32 = 200;
+
+/// The beginning of a read.
+#[derive(Clone, Copy)]
+pub(super) struct Began {
+    /// The count of interrupts.
+    pub(super) interrupts: u32,
+    /// The time in milliseconds, of which the upper bits are cut off.
+    pub(super) at_ms: u32,
+}
+
 /// The reads that wait. There is a place in `missing` for each that is in `unasked` or with a
 /// worker.
 pub(super) struct Waiting<P> {
-    /// The reads for which nodes are to be asked, each by a worker of its own, with the count of
-    /// interrupts when they began.
-    unasked: Ring<(P, u32)>,
+    /// The reads for which nodes are to be asked, each by a worker of its own.
+    unasked: Ring<(P, Began)>,
     /// The number of reads for which workers ask.
     asking: usize,
     /// The reads for which the gfsd is to be asked.
@@ -29,7 +41,7 @@ pub(super) struct Waiting<P> {
 impl<P> Waiting<P> {
     /// Makes the places. No node is asked for reads unless `asks_nodes`.
     pub(super) fn new(asks_nodes: bool) -> Result<Self> {
-        const { assert!(Ring::<(P, u32)>::bytes(READS_MAX) <= READS_BYTES) };
+        const { assert!(Ring::<(P, Began)>::bytes(READS_MAX) <= READS_BYTES) };
         Ok(Self {
             unasked: Ring::new(if asks_nodes { READS_MAX } else { 0 })?,
             asking: 0,
@@ -68,16 +80,16 @@ impl<P> Waiting<P> {
     /// # Errors
     ///
     /// Returns it if there is no place.
-    pub(super) fn push_unasked(&mut self, pages: P, interrupts: u32) -> Result<(), P> {
+    pub(super) fn push_unasked(&mut self, pages: P, began: Began) -> Result<(), P> {
         if self.is_full() {
             return Err(pages);
         }
-        let pushed = self.unasked.push((pages, interrupts));
+        let pushed = self.unasked.push((pages, began));
         pushed.map_err(|(pages, _)| pages)
     }
 
     /// Takes the next read for which nodes are to be asked, which [`asked`](Self::asked) follows.
-    pub(super) fn ask(&mut self) -> Option<(P, u32)> {
+    pub(super) fn ask(&mut self) -> Option<(P, Began)> {
         let taken = self.unasked.pop()?;
         self.asking = self.asking.saturating_add(1);
         Some(taken)
