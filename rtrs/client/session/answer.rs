@@ -194,20 +194,19 @@ impl GivenUp {
         drop((ended, full));
     }
 
-    /// Waits until none about `subject` is under way, at most `timeout_ms`: on another path the
-    /// server may carry the new one out before it, and the client has few ids. Sleeps, and can be
-    /// killed.
+    /// Waits until none about `subject` is under way, at most `timeout_ms` for each: on another
+    /// path the server may carry the new one out before it, and the client has few ids. Sleeps, and
+    /// can be killed.
     ///
     /// # Errors
     ///
     /// `ETIMEDOUT` or `ERESTARTSYS`.
     pub(super) fn wait_for(&self, subject: &[u8], timeout_ms: u32) -> Result {
-        let same = self.find(subject);
-        match same {
+        while let Some(answer) = self.find(subject) {
             // What the server says counts for the sender that has given up.
-            Some(answer) => answer.arrived.wait_killable_timeout_ms(timeout_ms),
-            None => Ok(()),
+            answer.arrived.wait_killable_timeout_ms(timeout_ms)?;
         }
+        Ok(())
     }
 
     fn find(&self, subject: &[u8]) -> Option<Arc<Answer>> {
