@@ -192,7 +192,7 @@ impl Device {
     }
 
     /// Returns the properties of the server, which is asked unless they are known: a slow one says
-    /// them to who has not the admin lock. With that.
+    /// them only to a thread without the admin lock. The caller has that.
     pub(super) fn server(&self, known: Option<Known>) -> Result<Server, NotAnswered> {
         match known.filter(|known| known.disconnects == self.disconnects()) {
             Some(known) => Ok(known.server),

@@ -70,7 +70,7 @@ use crate::{
 pub(super) enum Event {
     /// A PI block was read into its slot.
     PiBlockRead(usize),
-    /// The same, for the second time.
+    /// A PI block was read for the second time, as it could not be before.
     PiBlockReadAgain(usize),
     /// The PI block of a slot was written anew, as it cannot be read.
     PiBlockMended(usize),

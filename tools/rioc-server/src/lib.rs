@@ -4,8 +4,8 @@
 //! kernel, of `rtrs_server` and of the block layer. Its tests send requests as clients do, lose
 //! messages, let IO end in any order, and cut the power.
 //!
-//! What is not the driver's: the locks and work items of `store.rs`, whose steps
-//! [`turns`](server) take in its order, and the bios of `log_io.rs`.
+//! Locks and work items of `store.rs` are not the driver's: [`turns`](server) take their steps in
+//! its order. Neither are the bios of `log_io.rs`.
 
 extern crate self as block_ext;
 extern crate self as kernel;

@@ -2,7 +2,7 @@
 
 //! States that an array has had, in their order, and what its superblocks rely on of them.
 //!
-//! Who forces an array gives up what no member that is there can know of. What was flushed under
+//! An assembly by force gives up what no member that is there can know of. What was flushed under
 //! the newest epoch that they show is there; if slots hide where the log starts, what is in the
 //! dump that they show.
 
