@@ -261,7 +261,10 @@ impl Qp {
                 return Err(Error::from_errno(errno.saturating_neg()));
             }
         }
-        inner.state = next;
+        let is_late = next == QpState::Reset
+            && inner.state == QpState::Err
+            && self.network.faults.lock().is_late_error(self.number);
+        inner.state = if is_late { QpState::Err } else { next };
         inner.dest_qp = change.dest_qp_num.unwrap_or(inner.dest_qp);
         inner.dest_gid = change.dest_gid.unwrap_or(inner.dest_gid);
         inner.qkey = change.qkey.unwrap_or(inner.qkey);

@@ -52,6 +52,9 @@ pub enum Fault {
     /// The queue pair does not flush what is posted to it while it is in the error state. Lasts
     /// until the rules are forgotten.
     NoFlush,
+    /// The queue pair is in the error state once more when a call has moved it from there to the
+    /// reset state, as where the device's software still works off the former.
+    LateError,
     /// The completions of the queue pair's receives stay in the completion queue, and those behind
     /// them, as if its software stood still; the peer's sends complete. Lasts until the rules are
     /// forgotten.
@@ -75,6 +78,8 @@ pub enum Place {
     ErrorState,
     /// The flush of the work requests of a queue pair in the error state.
     Flush,
+    /// The call that asks for the reset state.
+    Reset,
     /// The call that polls the completion queue.
     Poll,
     /// The whole device.
@@ -127,6 +132,7 @@ impl Fault {
             Self::Overrun | Self::Fatal => Place::Completion,
             Self::Refuse(_) => Place::ErrorState,
             Self::NoFlush => Place::Flush,
+            Self::LateError => Place::Reset,
             Self::HoldReceives => Place::Poll,
             Self::DeviceFatal => Place::Device,
         }
@@ -193,6 +199,7 @@ impl Rule {
             (b"fatal", None, None, None) => Fault::Fatal,
             (b"refuse_error_state", None, Some(errno @ 1..=4095), None) => Fault::Refuse(errno),
             (b"no_flush", None, None, None) => Fault::NoFlush,
+            (b"late_error", None, None, None) if kind.is_none() => Fault::LateError,
             (b"hold_receives", None, None, None) => Fault::HoldReceives,
             (b"device_fatal", None, None, None) if qp.is_none() => Fault::DeviceFatal,
             _ => return None,
@@ -216,11 +223,20 @@ impl Rule {
 
     /// Returns the fault of a work request of `bytes` bytes, and counts it.
     fn ask(&mut self, place: Place, qp: u32, kind: Kind, bytes: u64) -> Option<Fault> {
+        let fits = self.kind.is_none_or(|wanted| wanted == kind)
+            && self.bytes.is_none_or(|wanted| u64::from(wanted) == bytes);
+        if fits {
+            self.count(place, qp)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the fault of what the queue pair does at a place, and counts it.
+    fn count(&mut self, place: Place, qp: u32) -> Option<Fault> {
         let fits = self.fault.place() == place
             && self.times > 0
-            && self.kind.is_none_or(|wanted| wanted == kind)
-            && self.qp.is_none_or(|wanted| wanted == qp)
-            && self.bytes.is_none_or(|wanted| u64::from(wanted) == bytes);
+            && self.qp.is_none_or(|wanted| wanted == qp);
         if !fits {
             return None;
         }
@@ -274,6 +290,15 @@ impl Faults {
         let fault = rules.find_map(|rule| rule.ask(place, qp, kind, bytes))?;
         self.done = self.done.saturating_add(1);
         Some(fault)
+    }
+
+    /// Returns whether the queue pair `qp` is in the error state after it was reset. Each rule that
+    /// fits counts the reset, until one applies.
+    pub fn is_late_error(&mut self, qp: u32) -> bool {
+        let mut rules = self.rules.iter_mut().flatten();
+        let is_late = rules.any(|rule| rule.count(Place::Reset, qp).is_some());
+        self.done = self.done.saturating_add(is_late.into());
+        is_late
     }
 
     /// Returns the fault that lasts for the queue pair `qp` at this place. One that is not

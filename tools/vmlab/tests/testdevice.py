@@ -64,12 +64,14 @@ def _holds_what_was_written(vm: Lab, rtrs: str = "", deed: Callable[[rnbd.Disk],
 # Rdma.every_part_passes_its_selftest runs in each run, on rxe.
 @needs(machines=1, own_modules=True, tier=tier.ALL)
 def test_the_selftest_of_rdma_passes_on_it(vm: Lab) -> None:
-    """Queue pairs connect, carry messages, flush and drain as on rxe."""
+    """Queue pairs connect, carry messages, flush and drain as on rxe; one that is reset may take a while to be."""
     plug_in(vm)
+    add_fault(vm, "fault=late_error times=3")
     mark = vm.server.log_mark()
     vm.server.run("mods ours rdma_test")
     bad = [line for line in vm.server.log_matches(r"rdma_test: ", mark) if not line.endswith(": ok")]
     eq(bad, [], "lines that are not ok")
+    eq(vm.server.read(f"{CONTROL}/faults").split()[0], "3", "resets that came too early")
 
 
 @needs(machines=1, own_modules=True)

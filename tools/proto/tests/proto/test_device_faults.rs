@@ -125,6 +125,17 @@ fn rules_that_are_over_make_room() {
 }
 
 #[test]
+fn a_reset_is_followed_by_an_error_as_often_as_the_rules_say() {
+    let mut faults = Faults::default();
+    faults.add("fault=late_error qp=17 nth=2 times=2").unwrap();
+    assert!(!faults.is_late_error(18));
+    let late: Vec<bool> = (0..4).map(|_| faults.is_late_error(17)).collect();
+    assert_eq!(late, [false, true, true, false]);
+    assert_eq!((faults.done(), faults.to_come()), (2, 0));
+    assert_eq!(faults.add("fault=late_error on=send"), Err(BadRule));
+}
+
+#[test]
 fn a_fault_of_a_queue_pair_lasts_until_it_is_forgotten() {
     let mut faults = Faults::default();
     faults.add("fault=no_flush qp=17").unwrap();
