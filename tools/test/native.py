@@ -57,7 +57,8 @@ def check(repository: pathlib.Path, kdir: list[str], enter: list[str]) -> tuple[
     kernel = pathlib.Path(paths["tree"]).parent
     with tempfile.TemporaryDirectory() as host, tempfile.TemporaryDirectory(dir=kernel) as out:
         built = pathlib.Path(out) / "build"
-        shutil.copytree(paths["modules"], built, symlinks=True)
+        # Other checks of the same run keep files for a moment in folders of their own there.
+        shutil.copytree(paths["modules"], built, symlinks=True, ignore=shutil.ignore_patterns("tmp*"))
         for file in (file for name in AGAIN for file in (*built.glob(f"{name}.*"), *built.glob(f".{name}.*"))):
             file.unlink()
         done = subprocess.run([*enter, "bash", "-c", ENTER, "enter", host, paths["root"], str(repository),
