@@ -10,16 +10,9 @@
 //!                                                  └── ClientQueue (with a sidecar: `store`)
 //! ```
 
-mod admin;
-mod export;
-mod identity;
+mod device;
 mod io;
 mod log_limit;
-mod mapping;
-mod message_queue;
-mod protection;
-mod refusal;
-mod removal;
 mod session;
 mod store;
 mod sysfs;
@@ -43,13 +36,19 @@ use rtrs_server::{
 };
 
 use self::{
-    export::Exports,
-    io::Io,
+    device::{
+        export::Exports,
+        identity,
+        removal::Removals, //
+    },
+    io::{
+        plain::Io,
+        protection::ProtectedIo,
+        BIOS_RESERVED, //
+    },
     log_limit::CHANGES_LIMIT,
-    message_queue::LeftQueues,
-    protection::ProtectedIo,
-    removal::Removals,
     session::{
+        message_queue::LeftQueues,
         Session,
         SessionHandler, //
     },
@@ -59,9 +58,6 @@ use self::{
 use crate::proto::boot::Boot;
 
 pub(crate) use self::sysfs::Control;
-
-/// The reserve of bios, so that requests make progress under memory pressure.
-const BIOS_RESERVED: u16 = 64;
 
 /// The state that all sessions share.
 pub(crate) struct Server {

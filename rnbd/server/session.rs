@@ -2,17 +2,15 @@
 
 //! One client session: the devices that it has open, by number.
 
+mod admin;
 mod look;
+pub(super) mod message_queue;
 
 use kernel::{
     prelude::*,
-    str::{
-        CStr,
-        CString, //
-    },
+    str::CStr,
     sync::{
         new_mutex,
-        rcu,
         Arc,
         Mutex, //
     },
@@ -34,13 +32,10 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicBool,
-            AtomicU32,
             AtomicU64,
             Ordering::Relaxed, //
         },
-        Lent,
-        LentBox,
-        RcuArc, //
+        LentBox, //
     },
     workqueue, //
 };
@@ -50,34 +45,27 @@ use rtrs_server::{
     SessionService, //
 };
 
+use self::message_queue::MessageQueues;
 use super::{
+    device::mapping::{
+        Description,
+        Mapping,
+        Owner, //
+    },
     io::{
-        self,
+        client::Client,
         direction_of,
-        Target, //
+        requests::Requests,
+        target::Target, //
     },
     log_limit::CHANGES_LIMIT,
-    mapping::{
-        Description,
-        Mapping, //
-    },
-    message_queue::{
-        self,
-        MessageQueues, //
-    },
+    sysfs,
     Server, //
 };
 use crate::proto::{
     message::IoRequest,
-    slot::Slot,
-    VERSION, //
+    slot::Slot, //
 };
-
-/// The targets of a session by number, for requests.
-type Table = KVec<RcuArc<LentBox<Target>>>;
-
-/// The initial length of a table; a full one is replaced by one of twice the length.
-const TABLE_LEN_MIN: usize = 8;
 
 /// A client session.
 ///
@@ -86,18 +74,13 @@ const TABLE_LEN_MIN: usize = 8;
 /// concurrent users of a device are `force_close` and the end of the session; and a CLOSE of a
 /// client that sends OPEN for another device meanwhile.
 ///
-/// Locking: `slots` is held only while a number changes its state; requests read `table` under RCU.
+/// Locking: `slots` is held only while a number changes its state, and its target among `requests`.
 /// The lock is not held while a thread waits for the users of a mapping's files, since the writer
 /// of `force_close` takes it.
 #[pin_data]
 pub(crate) struct Session {
-    name: CString,
+    requests: Requests,
     server: Arc<Server>,
-    /// The protocol version agreed on.
-    version: AtomicU32,
-    /// Whether the client supports the extension in reserved bytes.
-    is_extended: AtomicBool,
-    table: RcuArc<Table>,
     #[pin]
     slots: Mutex<KVec<Slot<Mapping>>>,
     #[pin]
@@ -138,14 +121,11 @@ impl Session {
     ///
     /// `ENOMEM`.
     pub(super) fn new(server: Arc<Server>, name: &CStr) -> Result<Arc<Self>> {
-        let name = CString::try_from(name)?;
+        let requests = Requests::new(name)?;
         Arc::pin_init(
             pin_init!(Self {
-                name,
+                requests,
                 server,
-                version: AtomicU32::new(u32::from(VERSION)),
-                is_extended: AtomicBool::new(false),
-                table: RcuArc::new(None),
                 slots <- new_mutex!(KVec::new()),
                 messages <- OperationQueue::new(),
                 work <- new_work!("rnbd_server::Session::work"),
@@ -159,26 +139,19 @@ impl Session {
         )
     }
 
+    /// Returns the client.
+    pub(super) fn client(&self) -> &Client {
+        self.requests.client()
+    }
+
     /// Returns the name that the client chose.
     pub(super) fn name(&self) -> &CStr {
-        &self.name
+        self.client().name()
     }
 
     /// Returns the state that all sessions share.
     pub(super) fn server(&self) -> &Server {
         &self.server
-    }
-
-    /// Stores the protocol version agreed on, and whether the client supports the extension in
-    /// reserved bytes.
-    pub(super) fn agree(&self, version: u8, is_extended: bool) {
-        self.version.store(u32::from(version), Relaxed);
-        self.is_extended.store(is_extended, Relaxed);
-    }
-
-    /// Returns whether the client supports the extension in reserved bytes.
-    pub(super) fn is_extended(&self) -> bool {
-        self.is_extended.load(Relaxed)
     }
 
     /// Calls `f` with the mapping of the path `path`, if there is one.
@@ -243,8 +216,8 @@ impl Session {
         let mut slots = self.slots.lock();
         let prepared = self
             .check_not_ended()
-            .and_then(|()| mapping.show_files())
-            .and_then(|()| self.set_target(device_id, target));
+            .and_then(|()| sysfs::show(&mut mapping))
+            .and_then(|()| self.requests.set_target(device_id, target));
         let unused = match (prepared, slots.get_mut(device_id as usize)) {
             (Ok(()), Some(slot)) => slot.open(mapping).map_err(|mapping| (ENOENT, mapping)),
             (Ok(()), None) => Err((ENOENT, mapping)),
@@ -254,7 +227,7 @@ impl Session {
             reservation.used();
             return Ok(());
         };
-        self.clear_target(device_id);
+        self.requests.clear_target(device_id);
         // Drops the lock first: the drop of a mapping waits for the writers of `force_close`.
         drop(slots);
         drop(mapping);
@@ -265,14 +238,6 @@ impl Session {
     /// not reused. Returns `false` if the number has no open device.
     pub(super) fn close(&self, device_id: u32, retire: bool) -> bool {
         self.close_if(device_id, retire, |_| true)
-    }
-
-    /// Closes the mapping of `description` and retires its number, unless the client has closed the
-    /// mapping meanwhile and the number has another state.
-    pub(super) fn force_close(&self, description: &Description) -> bool {
-        self.close_if(description.device_id, true, |mapping| {
-            mapping.is(description)
-        })
     }
 
     /// Closes device `device_id` if its mapping matches.
@@ -301,7 +266,7 @@ impl Session {
             session: self,
             device_id,
         });
-        self.clear_target(device_id);
+        self.requests.clear_target(device_id);
         // Drops the lock first: the drop of the mapping waits for a writer of `force_close`, who
         // takes it.
         drop(slots);
@@ -320,7 +285,7 @@ impl Session {
     }
 
     /// Returns the queues of messages about devices.
-    pub(super) fn message_queues(&self) -> &MessageQueues {
+    fn message_queues(&self) -> &MessageQueues {
         &self.message_queues
     }
 
@@ -352,87 +317,26 @@ impl Session {
         }
     }
 
-    /// Sets the target of requests for `device_id`. The caller holds `slots`.
-    fn set_target(&self, device_id: u32, target: Arc<LentBox<Target>>) -> Result {
-        let index = device_id as usize;
-        let guard = rcu::read_lock();
-        let len = self.table.read(&guard).map_or(0, |table| table.len());
-        drop(guard);
-        if index >= len {
-            let len = len.saturating_mul(2).max(TABLE_LEN_MIN);
-            let table = self.longer_table(len.max(index.saturating_add(1)))?;
-            drop(self.table.replace(Some(Arc::new(table, GFP_KERNEL)?)));
-        }
-        let table = self.table.get().ok_or(ENOENT)?;
-        drop(table.get(index).ok_or(ENOENT)?.replace(Some(target)));
-        Ok(())
-    }
-
-    /// Clears the target of requests for `device_id`; sleeps until concurrent lookups have
-    /// finished. The caller holds `slots`.
-    fn clear_target(&self, device_id: u32) {
-        if let Some(table) = self.table.get() {
-            if let Some(entry) = table.get(device_id as usize) {
-                drop(entry.replace(None));
-            }
-        }
-    }
-
-    /// Allocates a table of `len` entries with the targets of the current one. The caller holds
-    /// `slots`.
-    fn longer_table(&self, len: usize) -> Result<Table> {
-        let old = self.table.get();
-        let mut table = Table::with_capacity(len, GFP_KERNEL)?;
-        for index in 0..len {
-            let entry = old.as_ref().and_then(|old| old.get(index));
-            let target = entry.and_then(RcuArc::get);
-            table.push(RcuArc::new(target), GFP_KERNEL)?;
-        }
-        Ok(table)
-    }
-
-    /// Returns the target of requests to `device_id`.
-    #[inline]
-    pub(super) fn target(&self, device_id: u32) -> Option<Lent<Target>> {
-        let guard = rcu::read_lock();
-        let entry = self.table.read(&guard)?.get(device_id as usize)?;
-        entry.read(&guard).map(LentBox::lend)
-    }
-
-    /// Returns the protocol version agreed on.
-    #[inline]
-    pub(super) fn version(&self) -> u8 {
-        // CAST: `agree` stored a byte.
-        self.version.load(Relaxed) as u8
-    }
-
     /// Serves a request that is no usual IO request.
     #[cold]
     #[inline(never)]
     fn request_unusual(self: &Arc<Self>, operation: Operation) {
-        let (user, len) = (operation.user(), operation.data_len());
-        if !IoRequest::is_one(user) {
-            return self.defer(operation);
-        }
-        match IoRequest::parse(user, len, direction_of(&operation), self.version()) {
-            Ok(request) => self.start(request, operation),
-            Err(reason) => self.start_other(reason, operation),
+        match IoRequest::is_one(operation.user()) {
+            true => self.requests.start_unusual(operation),
+            false => self.defer(operation),
         }
     }
+}
 
-    /// Starts an IO request.
-    #[inline(always)]
-    fn start(&self, request: IoRequest, operation: Operation) {
-        match self.target(request.device_id) {
-            Some(target) if target.allows(request.rw.op) => match target.check_range(request) {
-                Ok(()) => io::submit(target, request, operation),
-                Err(reason) => self.refuse(reason, operation),
-            },
-            Some(target) => {
-                self.start_protected(target, request.device_id, Some(request), operation)
-            }
-            None => self.refuse_unknown(request.device_id, operation),
-        }
+impl Owner for Session {
+    fn name(&self) -> &CStr {
+        self.client().name()
+    }
+
+    fn force_close(&self, description: &Description) -> bool {
+        self.close_if(description.device_id, true, |mapping| {
+            mapping.is(description)
+        })
     }
 }
 
@@ -471,8 +375,9 @@ impl SessionService for SessionHandler {
     fn request(&self, operation: Operation) {
         let session = &self.0;
         let (user, len) = (operation.user(), operation.data_len());
-        match IoRequest::parse_usual(user, len, direction_of(&operation), session.version()) {
-            Some(request) => session.start(request, operation),
+        let version = session.client().version();
+        match IoRequest::parse_usual(user, len, direction_of(&operation), version) {
+            Some(request) => session.requests.start(request, operation),
             None => session.request_unusual(operation),
         }
     }

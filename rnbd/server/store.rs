@@ -73,9 +73,11 @@ use self::{
     },
 };
 use super::{
-    log_limit::LOG_LIMIT,
-    protection::Protection,
-    BIOS_RESERVED, //
+    io::{
+        protection::Protection,
+        BIOS_RESERVED, //
+    },
+    log_limit::LOG_LIMIT, //
 };
 use crate::{
     pi_stats::PiStats,

@@ -16,7 +16,6 @@
 use ferro_proto::text::Escaped;
 use kernel::{
     prelude::*,
-    str::CStr,
     sync::{
         Arc,
         ArcBorrow, //
@@ -27,12 +26,17 @@ use kernel_ext::sysfs::{
     Class,
     ClassDevice,
     Directory,
-    HasFolder,
     ShowBuffer,
     StoreContext, //
 };
 
-use super::mapping::Description;
+use super::device::{
+    export::folder,
+    mapping::{
+        Description,
+        Mapping, //
+    }, //
+};
 use crate::{
     proto::control,
     THIS_MODULE, //
@@ -61,18 +65,17 @@ impl Control {
     }
 }
 
-/// Creates a folder without attributes.
-pub(super) fn folder(parent: &impl HasFolder, name: &CStr) -> Result<Directory<()>> {
-    Directory::new(parent, name, &[], Arc::new((), GFP_KERNEL)?)
-}
-
-/// Creates the files of a mapping, in the folder `sessions` of its export.
-pub(super) fn mapping(
-    sessions: &Directory<()>,
-    description: Arc<Description>,
-) -> Result<Directory<Description>> {
+/// Creates the files of a mapping, in the folder `sessions` of its export. Sleeps.
+///
+/// # Errors
+///
+/// Those of sysfs, as `ENOMEM`; the mapping has no files then.
+pub(super) fn show(mapping: &mut Mapping) -> Result {
+    let description = mapping.description().clone();
     let session = description.session.clone();
-    Directory::new(sessions, session.name(), &MAPPING, description)
+    let files = Directory::new(mapping.folder()?, session.name(), &MAPPING, description)?;
+    mapping.keep_files(files);
+    Ok(())
 }
 
 /// The files of a mapping.

@@ -17,11 +17,11 @@ use kernel_ext::{
     },
 };
 
-use super::Session;
-use crate::{
-    proto::answer_time::LOOK_MS,
-    server::message_queue, //
+use super::{
+    message_queue,
+    Session, //
 };
+use crate::proto::answer_time::LOOK_MS;
 
 /// The number of the work item among those of a session.
 pub(super) const LOOK: u64 = 1;

@@ -37,9 +37,12 @@ use crate::{
         },
     },
     server::{
-        io::direction_of,
-        log_limit::LOG_LIMIT,
-        protection::Protection, //
+        io::{
+            direction_of,
+            protection::Protection,
+            target::RequestQueue, //
+        },
+        log_limit::LOG_LIMIT, //
     },
     shown::Shown,
     sidecar::tuple::Verdict, //
@@ -91,15 +94,6 @@ impl ClientQueue {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// Adds a request that the mapping permits, and whose protection information, if it has some,
-    /// was verified. It may be carried out before this returns. Sleeps: requests come from work
-    /// items, those of completion queues and those of paths.
-    pub(crate) fn push(&self, operation: Operation) {
-        self.running.fetch_add(1, Ordering::Relaxed);
-        self.waiting.push(operation);
-        Volume::submitted(&self.volume);
     }
 
     /// Takes the request that came first.
@@ -162,11 +156,6 @@ impl ClientQueue {
         self.volume.data_blocks()
     }
 
-    /// Returns the number of sectors of the data.
-    pub(crate) fn sectors(&self) -> u64 {
-        self.data_blocks().saturating_mul(BLOCK_SECTORS.into())
-    }
-
     /// Returns the UUID of the sidecar.
     pub(super) fn uuid(&self) -> [u8; 16] {
         *self.volume.growing().lock().uuid()
@@ -188,5 +177,18 @@ impl ClientQueue {
                 Shown(verdict)
             );
         }
+    }
+}
+
+impl RequestQueue for ClientQueue {
+    // Requests come from work items: those of completion queues, and those of paths.
+    fn push(&self, operation: Operation) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        self.waiting.push(operation);
+        Volume::submitted(&self.volume);
+    }
+
+    fn sectors(&self) -> u64 {
+        self.data_blocks().saturating_mul(BLOCK_SECTORS.into())
     }
 }

@@ -77,7 +77,7 @@ impl WorkItem for Removals {
 
 impl Removals {
     /// Creates an empty list.
-    pub(super) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new() -> Result<Arc<Self>> {
         let queue = WorkQueue::new(c"rnbd_server_removals", Flags::UNBOUND, 0)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -133,7 +133,7 @@ impl Removals {
     }
 
     /// Waits for what is being closed; no mapping is left. Sleeps.
-    pub(super) fn end(self: &Arc<Self>) {
+    pub(crate) fn end(self: &Arc<Self>) {
         drop(workqueue::cancel_delayed_sync::<_, 0>(self));
         self.queue.flush();
     }

@@ -27,7 +27,7 @@ use crate::proto::{
 const TEXT_LEN_MAX: usize = 4096;
 
 /// Returns the boot of the machine.
-pub(super) fn boot() -> Boot {
+pub(crate) fn boot() -> Boot {
     let mut buffer = [0; 64];
     let boot_id = file::read_start(c"/proc/sys/kernel/random/boot_id", &mut buffer);
     match boot_id.map(Boot::from_kernel) {

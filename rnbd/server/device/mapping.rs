@@ -2,10 +2,16 @@
 
 //! A mapping: one device that one session has open.
 
-use block_ext::bdev::BlockDevice;
+use block_ext::{
+    bdev::BlockDevice,
+    bio::BioPool, //
+};
 use kernel::{
     prelude::*,
-    str::CString,
+    str::{
+        CStr,
+        CString, //
+    },
     sync::Arc, //
 };
 use kernel_ext::{
@@ -19,21 +25,16 @@ use kernel_ext::{
 use super::{
     export::Claim,
     identity,
-    io::Target,
-    log_limit::CHANGES_LIMIT,
-    protection::Protection,
-    removal::Watch,
-    session::Session,
-    store::{
-        self,
-        Attachment, //
-    },
-    sysfs, //
+    removal::{
+        Removals,
+        Watch, //
+    }, //
 };
 use crate::{
     pi_stats::PiStats,
     proto::{
         access::AccessMode,
+        boot::Boot,
         device::Device,
         identity::{
             Basis,
@@ -45,13 +46,38 @@ use crate::{
         },
         told::Told, //
     },
+    server::{
+        io::{
+            plain::Io,
+            protection::Protection,
+            target::{
+                RequestQueue,
+                Target, //
+            }, //
+        },
+        log_limit::CHANGES_LIMIT,
+        store::{
+            self,
+            Attachment, //
+        }, //
+    },
     shown::Shown, //
 };
+
+/// The session that has a device open, as the device knows it.
+pub(crate) trait Owner: Send + Sync {
+    /// Returns the name that the client chose.
+    fn name(&self) -> &CStr;
+
+    /// Closes the mapping of `description` and retires its number, unless the client has closed the
+    /// mapping meanwhile and the number has another state. Sleeps until its requests have ended.
+    fn force_close(&self, description: &Description) -> bool;
+}
 
 /// The state behind the files of a mapping.
 pub(crate) struct Description {
     /// The session that has the device open.
-    pub(crate) session: Arc<Session>,
+    pub(crate) session: Arc<dyn Owner>,
     /// The number of the device in its session.
     pub(crate) device_id: u32,
     /// The client's name of the device.
@@ -101,7 +127,7 @@ pub(crate) struct Mapping {
     directory: Option<Directory<Description>>,
     description: Arc<Description>,
     /// Whether the client knows of it. Changes with the slots of the session locked.
-    pub(super) told: Told,
+    pub(crate) told: Told,
     // Lent to the requests; `unused` completes when it is dropped.
     target: Option<Arc<LentBox<Target>>>,
     unused: Arc<Completion>,
@@ -114,31 +140,30 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// Creates the mapping of a device for `description.session`, and the target for its table.
+    /// Sleeps.
     pub(crate) fn new(
         description: Description,
         opened: Opened,
+        bios: Arc<BioPool<Io>>,
+        boot: Boot,
+        removals: &Arc<Removals>,
     ) -> Result<(Self, Arc<LentBox<Target>>)> {
         let device = &opened.device;
         let unused = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        let bios = description.session.server().bios().clone();
-        let client_queue = opened
-            .attached
-            .as_ref()
-            .and_then(Attachment::client_queue)
-            .cloned();
+        let attached = opened.attached.as_ref();
+        let queue = attached.and_then(Attachment::client_queue).cloned();
+        let queue = queue.map(|queue| -> Arc<dyn RequestQueue> { queue });
         let target = Target::new(
             device.clone(),
             bios,
             description.access,
-            (description.protection.clone(), client_queue),
+            (description.protection.clone(), queue),
             unused.clone(),
         );
         let target = Arc::new(LentBox::new(target)?, GFP_KERNEL)?;
-        let boot = description.session.server().boot();
-        let sidecar = opened.attached.as_ref().and_then(Attachment::uuid);
+        let sidecar = attached.and_then(Attachment::uuid);
         let identity = identity::of_device(device, sidecar, boot)?;
         let description = Arc::new(description, GFP_KERNEL)?;
-        let removals = description.session.server().removals();
         let watch = removals.watch(device.clone(), description.clone())?;
         let mapping = Self {
             directory: None,
@@ -153,15 +178,23 @@ impl Mapping {
         Ok((mapping, target))
     }
 
-    /// Creates the files of the mapping in sysfs. Sleeps.
+    /// Returns the state behind its files.
+    pub(crate) fn description(&self) -> &Arc<Description> {
+        &self.description
+    }
+
+    /// Returns the folder in which its files are.
     ///
     /// # Errors
     ///
-    /// Those of sysfs, as `ENOMEM`; the mapping has no files then.
-    pub(crate) fn show_files(&mut self) -> Result {
-        let files = sysfs::mapping(self.opened.claim.sessions()?, self.description.clone())?;
+    /// `ENOENT` while it is dropped.
+    pub(crate) fn folder(&self) -> Result<&Directory<()>> {
+        self.opened.claim.sessions()
+    }
+
+    /// Keeps its files in sysfs until it is dropped.
+    pub(crate) fn keep_files(&mut self, files: Directory<Description>) {
         self.directory = Some(files);
-        Ok(())
     }
 
     /// Returns whether `description` is of this mapping.
@@ -219,12 +252,13 @@ impl Mapping {
         self.description.device_id
     }
 
-    /// Returns the properties of the device for the client.
-    pub(crate) fn answer(&self) -> Device {
+    /// Returns the properties of the device for the client, which supports the extension in
+    /// reserved bytes or not.
+    pub(crate) fn answer(&self, is_extended: bool) -> Device {
         let device = &self.opened.device;
         let identity = self.identity.map(|(identity, _)| identity);
         Device {
-            identity: identity.filter(|_| self.description.session.is_extended()),
+            identity: identity.filter(|_| is_extended),
             pi: self.geometry(),
             ..match &self.opened.attached {
                 Some(attached) => describe_store(device, attached, self.device_id()),
@@ -258,7 +292,7 @@ const BLOCK_SIZE_MAX: u16 = 1 << 15;
 
 /// Returns whether the wire format can express the logical block size. With a smaller value a
 /// client would send parts of blocks.
-pub(super) fn is_expressible(device: &BlockDevice) -> bool {
+pub(crate) fn is_expressible(device: &BlockDevice) -> bool {
     device.logical_block_bytes() <= BLOCK_SIZE_MAX.into()
 }
 

@@ -23,17 +23,20 @@ use kernel::{
 };
 use kernel_ext::sysfs::{
     Directory,
+    HasFolder,
     Link, //
 };
 
-use super::{
-    log_limit::LOG_LIMIT,
-    sysfs, //
-};
 use crate::{
     proto::access::AccessMode,
+    server::log_limit::LOG_LIMIT,
     shown::Shown, //
 };
+
+/// Creates a folder without attributes.
+pub(crate) fn folder(parent: &impl HasFolder, name: &CStr) -> Result<Directory<()>> {
+    Directory::new(parent, name, &[], Arc::new((), GFP_KERNEL)?)
+}
 
 /// The use of an export by one session.
 struct User {
@@ -144,8 +147,8 @@ impl Export {
         name: CString,
         has_sidecar: bool,
     ) -> Result<Self> {
-        let directory = Arc::new(sysfs::folder(devices, &name)?, GFP_KERNEL)?;
-        let sessions = Arc::new(sysfs::folder(&*directory, c"sessions")?, GFP_KERNEL)?;
+        let directory = Arc::new(folder(devices, &name)?, GFP_KERNEL)?;
+        let sessions = Arc::new(folder(&*directory, c"sessions")?, GFP_KERNEL)?;
         let link = Link::new(directory.clone(), c"block_dev", device)?;
         Ok(Self {
             name,

@@ -42,33 +42,35 @@ use kernel::{
 };
 use rtrs_server::Operation;
 
+pub(in crate::server) use self::left::LeftQueues;
+pub(super) use self::silent::close_untold;
 use self::{
     in_use::InUse,
     left::LOOK_MS, //
-};
-pub(super) use self::{
-    left::LeftQueues,
-    silent::close_untold, //
 };
 use super::{
     admin::{
         self,
         Answer, //
     },
-    io::direction_of,
-    log_limit::LOG_LIMIT,
-    session::Session, //
+    Session, //
 };
-use crate::proto::{
-    answer_time::AnswerTime, //
-    message::{
-        Direction,
-        Message, //
-    }, //
-    message_queue::{
-        self,
-        Place,
-        Step, //
+use crate::{
+    proto::{
+        answer_time::AnswerTime, //
+        message::{
+            Direction,
+            Message, //
+        }, //
+        message_queue::{
+            self,
+            Place,
+            Step, //
+        },
+    },
+    server::{
+        io::direction_of,
+        log_limit::LOG_LIMIT, //
     },
 };
 
@@ -433,11 +435,12 @@ pub(super) fn route(session: &Arc<Session>, message: Operation) {
 /// Returns what a message is about; `None` if there is no device.
 fn device_of(session: &Session, message: &Operation) -> Result<Option<About>> {
     let (user, len) = (message.user(), message.data_len());
-    let about = match Message::parse(user, len, direction_of(message), session.version()) {
+    let about = match Message::parse(user, len, direction_of(message), session.client().version()) {
         Ok(Message::Open {
             name, answer_time, ..
         }) => {
-            let answer_time = AnswerTime::from_wire(answer_time).filter(|_| session.is_extended());
+            let answer_time =
+                AnswerTime::from_wire(answer_time).filter(|_| session.client().is_extended());
             let is_open = session.with_mapping(name, |_| ()).is_some();
             About {
                 name: copy(name).ok_or(ENOMEM)?,
@@ -488,9 +491,9 @@ impl Session {
 
     /// Carries out an admin message. Sleeps.
     fn carry_out(self: &Arc<Self>, user: &[u8], len: u32, direction: Direction) -> Result<Answer> {
-        match Message::parse(user, len, direction, self.version()) {
+        match Message::parse(user, len, direction, self.client().version()) {
             Ok(message) => admin::answer(self, message),
-            Err(reason) => Err(self.log_refusal(reason)),
+            Err(reason) => Err(self.client().log_refusal(reason)),
         }
     }
 }

@@ -28,9 +28,11 @@ use super::{
 use crate::{
     proto::message_queue::Step,
     server::{
-        admin::Answer,
         log_limit::LOG_LIMIT,
-        session::Session, //
+        session::{
+            admin::Answer,
+            Session, //
+        }, //
     }, //
 };
 

@@ -38,23 +38,17 @@ use kernel_ext::{
 use rtrs_server::Operation;
 
 use super::{
-    io::{
-        self,
-        direction_of,
-        Target, //
-    },
-    log_limit::LOG_LIMIT,
-    session::Session,
-    store, //
+    client::Client,
+    direction_of,
+    flags_of,
+    op_of,
+    target::Target, //
 };
 use crate::{
     pi_stats::PiStats,
     proto::{
         flags::Op,
-        message::{
-            IoRequest,
-            Malformed, //
-        },
+        message::IoRequest,
         pi::{
             message_digest::DIGESTED_LEN,
             tuple::Wrong,
@@ -66,6 +60,7 @@ use crate::{
             Wanted, //
         },
     },
+    server::log_limit::LOG_LIMIT,
     shown::Shown,
     tuples, //
 };
@@ -95,18 +90,20 @@ fn verifies_reads() -> bool {
     matches!(SRV_VERIFY.get(), 1 | 2)
 }
 
-/// Returns the protection information of `device` for a client that asks for `wanted`.
-pub(super) fn offer(device: &BlockDevice, wanted: Wanted, has_sidecar: bool) -> Option<Geometry> {
+/// Returns the protection information of `device` for a client that asks for `wanted`;
+/// `sidecar_block_bytes` is the size of the blocks of its sidecar, if it has one.
+pub(in crate::server) fn offer(
+    device: &BlockDevice,
+    wanted: Wanted,
+    sidecar_block_bytes: Option<u32>,
+) -> Option<Geometry> {
     let kept = match PI.get() {
-        0 if has_sidecar => Kept::InSidecar,
+        0 if sidecar_block_bytes.is_some() => Kept::InSidecar,
         0 => device.integrity().map_or(Kept::Nowhere, by_disk),
         1 => Kept::Nowhere,
         _ => return None,
     };
-    let block_bytes = match has_sidecar {
-        true => store::BLOCK_SIZE,
-        false => device.logical_block_bytes(),
-    };
+    let block_bytes = sidecar_block_bytes.unwrap_or_else(|| device.logical_block_bytes());
     wanted.offer(block_bytes, kept)
 }
 
@@ -145,7 +142,7 @@ impl Display for Bad {
 
 impl Protection {
     /// Creates the state of a device that is opened with `geometry`.
-    pub(super) fn new(
+    pub(crate) fn new(
         label: CString,
         geometry: Geometry,
         bios: Arc<BioPool<ProtectedIo>>,
@@ -158,12 +155,12 @@ impl Protection {
     }
 
     /// Returns what was seen.
-    pub(super) fn stats(&self) -> &Arc<PiStats> {
+    pub(crate) fn stats(&self) -> &Arc<PiStats> {
         &self.stats
     }
 
     /// Returns what the tuples are like.
-    pub(super) fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> Geometry {
         self.stats.geometry()
     }
 
@@ -173,7 +170,7 @@ impl Protection {
     /// # Errors
     ///
     /// Returns `EILSEQ`, with a log line.
-    pub(super) fn check_digest(&self, operation: &Operation) -> Result {
+    fn check_digest(&self, operation: &Operation) -> Result {
         let is_read = operation.is_read();
         match has_right_digest(operation, is_read) {
             Some(true) => Ok(()),
@@ -220,7 +217,7 @@ impl Protection {
     /// # Errors
     ///
     /// Returns `EINVAL` if they do not fit into the memory, which does not happen.
-    pub(super) fn make(&self, memory: &PageBlock, first: u64, len_bytes: u32) -> Result {
+    pub(crate) fn make(&self, memory: &PageBlock, first: u64, len_bytes: u32) -> Result {
         self.data(memory, first, len_bytes)?.make((), |(), _| ())?;
         self.stats.count_made(true, len_bytes);
         Ok(())
@@ -287,8 +284,37 @@ impl BioData for ProtectedIo {
     }
 }
 
-/// Starts a request of a device with protection information, whose digest was verified and which
-/// the access mode permits.
+/// Starts a request of a device with protection information.
+#[cold]
+pub(super) fn start(
+    client: &Client,
+    target: Lent<Target>,
+    protection: Arc<Protection>,
+    operation: Operation,
+) {
+    if let Err(error) = protection.check_digest(&operation) {
+        return operation.reply(Err(error));
+    }
+    let parsed = IoRequest::parse_protected(
+        operation.user(),
+        operation.data_len(),
+        direction_of(&operation),
+        client.version(),
+        protection.geometry(),
+    );
+    match parsed {
+        Ok((request, _)) if !target.is_permitted(request.rw.op) => {
+            client.refuse_change(request.device_id, operation);
+        }
+        Ok((request, digest)) => match target.check_range(request) {
+            Ok(()) => submit(target, protection, (request, digest), operation),
+            Err(reason) => client.refuse(reason, operation),
+        },
+        Err(reason) => client.refuse(reason, operation),
+    }
+}
+
+/// Submits a request whose digest was verified and which the access mode permits.
 fn submit(
     target: Lent<Target>,
     protection: Arc<Protection>,
@@ -299,8 +325,8 @@ fn submit(
         Ok(first) => first,
         Err(error) => return operation.reply(Err(error)),
     };
-    if let Some(client_queue) = target.client_queue() {
-        return client_queue.push(operation);
+    if let Some(queue) = target.queue() {
+        return queue.push(operation);
     }
     let (op, size) = (request.rw.op, request.size);
     let passes = protection.geometry().mode() == Mode::Pass && op.has_data();
@@ -315,9 +341,9 @@ fn submit(
         size,
         reads: op == Op::Read,
     };
-    // Not by `io::submit`: that is called at one place, where the compiler puts it.
-    let flags = io::flags_of(request.rw);
-    let mut bio = Bio::new(io, io::op_of(op), flags, request.sector);
+    // Not by `plain::submit`: that is called at one place, where the compiler puts it.
+    let flags = flags_of(request.rw);
+    let mut bio = Bio::new(io, op_of(op), flags, request.sector);
     // A priority that does not exist is ignored.
     let _ = bio.set_ioprio(request.prio);
     let mut filled = if op.has_data() {
@@ -351,7 +377,7 @@ fn check(protection: &Protection, request: &IoRequest, operation: &Operation) ->
 
 /// Returns whether the CRC of a request's message, and of the tuples of a write, is right; `None`
 /// if it has none.
-fn has_right_digest(operation: &Operation, is_read: bool) -> Option<bool> {
+pub(super) fn has_right_digest(operation: &Operation, is_read: bool) -> Option<bool> {
     let digest = MessageDigest::read(operation.user())?;
     let start = operation.user().get(..DIGESTED_LEN)?;
     let mut crc = Checksum::Crc32c.update(0, start);
@@ -362,69 +388,4 @@ fn has_right_digest(operation: &Operation, is_read: bool) -> Option<bool> {
         crc = memory.checksum(Checksum::Crc32c, crc, at, len).ok()?;
     }
     Some(crc == u64::from(digest.crc))
-}
-
-impl Session {
-    /// Starts an IO request that is not one of a device without protection information: of another
-    /// device, the data is followed by tuples.
-    #[cold]
-    pub(super) fn start_other(&self, reason: Malformed, operation: Operation) {
-        let device_id = IoRequest::device_id_of(operation.user());
-        let target = device_id.and_then(|id| self.target(id));
-        match (target, device_id) {
-            (Some(target), Some(device_id)) if target.protection().is_some() => {
-                self.start_protected(target, device_id, None, operation);
-            }
-            // The client learns that the device is closed, unless the number may be a wrong one.
-            (None, Some(device_id))
-                if has_right_digest(&operation, operation.is_read()) == Some(true) =>
-            {
-                self.refuse_unknown(device_id, operation);
-            }
-            _ => self.refuse(reason, operation),
-        }
-    }
-
-    /// Starts an IO request of a device with protection information or a sidecar; another device
-    /// does not permit it. `plain` is the request if it has no protection information.
-    #[cold]
-    pub(super) fn start_protected(
-        &self,
-        target: Lent<Target>,
-        device_id: u32,
-        plain: Option<IoRequest>,
-        operation: Operation,
-    ) {
-        let Some(protection) = target.protection().cloned() else {
-            return match (target.client_queue(), plain) {
-                (Some(client_queue), Some(plain)) if target.allows_protected(plain.rw.op) => {
-                    match target.check_range(plain) {
-                        Ok(()) => client_queue.push(operation),
-                        Err(reason) => self.refuse(reason, operation),
-                    }
-                }
-                _ => self.refuse_change(device_id, operation),
-            };
-        };
-        if let Err(error) = protection.check_digest(&operation) {
-            return operation.reply(Err(error));
-        }
-        let parsed = IoRequest::parse_protected(
-            operation.user(),
-            operation.data_len(),
-            direction_of(&operation),
-            self.version(),
-            protection.geometry(),
-        );
-        match parsed {
-            Ok((request, _)) if !target.allows_protected(request.rw.op) => {
-                self.refuse_change(device_id, operation);
-            }
-            Ok((request, digest)) => match target.check_range(request) {
-                Ok(()) => submit(target, protection, (request, digest), operation),
-                Err(reason) => self.refuse(reason, operation),
-            },
-            Err(reason) => self.refuse(reason, operation),
-        }
-    }
 }

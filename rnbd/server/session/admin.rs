@@ -24,22 +24,8 @@ use rtrs_server::Operation;
 use zerocopy::IntoBytes;
 
 use super::{
-    log_limit::LOG_LIMIT,
-    mapping::{
-        self,
-        Description,
-        Mapping,
-        Opened, //
-    },
-    protection::{
-        self,
-        Protection, //
-    },
-    session::{
-        Reservation,
-        Session, //
-    },
-    store, //
+    Reservation,
+    Session, //
 };
 use crate::{
     proto::{
@@ -55,6 +41,20 @@ use crate::{
             OpenResponse,
             SessInfo, //
         },
+    },
+    server::{
+        device::mapping::{
+            self,
+            Description,
+            Mapping,
+            Opened, //
+        },
+        io::protection::{
+            self,
+            Protection, //
+        },
+        log_limit::LOG_LIMIT,
+        store, //
     },
     shown::Shown,
     DEV_SEARCH_PATH, //
@@ -97,7 +97,7 @@ impl Answer {
 pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Answer> {
     match message {
         Message::SessInfo { version, nonce } => {
-            session.agree(version, nonce.is_some());
+            session.client().agree(version, nonce.is_some());
             Ok(Answer::Version(match nonce {
                 Some(nonce) => SessInfo::response_to(version, nonce, Some(session.server().boot())),
                 None => SessInfo::response(version),
@@ -136,7 +136,7 @@ fn close(session: &Session, device_id: u32) {
 /// Returns the protection information that the client asks for. Of a C driver the byte has no
 /// meaning.
 fn wanted(session: &Session, raw: u8) -> Result<Option<Wanted>> {
-    if !session.is_extended() {
+    if !session.client().is_extended() {
         return Ok(None);
     }
     Wanted::from_wire(raw).map_err(|reason| {
@@ -160,10 +160,11 @@ fn open(
 ) -> Result<Answer> {
     session.check_not_ended()?;
     session.server().left_queues().wait(session, name)?;
+    let is_extended = session.client().is_extended();
     let known = |mapping: &mut Mapping| {
         let is_asked_for = mapping.is_asked_for(access, wanted);
         let known = Known::new(is_asked_for, mapping.is_present());
-        (known, mapping.answer(), mapping.told.ask())
+        (known, mapping.answer(is_extended), mapping.told.ask())
     };
     // Of a device that is opened anew, so that no other gets it meanwhile.
     let mut number = None;
@@ -239,15 +240,7 @@ fn show(
     let has_sidecar = server.volumes().has_sidecar(&device, &label()?)?;
     // The device may have taken its time.
     session.check_not_ended()?;
-    let geometry = wanted.and_then(|wanted| protection::offer(&device, wanted, has_sidecar));
-    let protection = match geometry {
-        Some(geometry) => {
-            let bios = server.protected_bios().clone();
-            let protection = Protection::new(label()?, geometry, bios)?;
-            Some(Arc::new(protection, GFP_KERNEL)?)
-        }
-        None => None,
-    };
+    let protection = protection(session, label()?, &device, wanted, has_sidecar)?;
     let exports = server.exports();
     let claim = exports.claim(&device, session.name(), access, has_sidecar)?;
     let attached = match has_sidecar {
@@ -257,7 +250,7 @@ fn show(
                 export: claim.folder()?,
                 label: label()?,
                 protection: protection.clone(),
-                version: session.version(),
+                version: session.client().version(),
                 boot: server.boot(),
             };
             Some(server.volumes().attach(&device, request)?)
@@ -278,8 +271,10 @@ fn show(
         attached,
         claim,
     };
-    let published = Mapping::new(description, opened).and_then(|(mapping, target)| {
-        let answer = mapping.answer().to_wire();
+    let (bios, boot, removals) = (server.bios().clone(), server.boot(), server.removals());
+    let mapping = Mapping::new(description, opened, bios, boot, removals);
+    let published = mapping.and_then(|(mapping, target)| {
+        let answer = mapping.answer(session.client().is_extended()).to_wire();
         mapping.log_opened();
         session.publish(reservation, mapping, target)?;
         Ok(answer)
@@ -292,6 +287,25 @@ fn show(
             );
         }
     })
+}
+
+/// Creates the state of the protection information of a device for a client that asks for `wanted`,
+/// if it gets some.
+fn protection(
+    session: &Session,
+    label: CString,
+    device: &BlockDevice,
+    wanted: Option<Wanted>,
+    has_sidecar: bool,
+) -> Result<Option<Arc<Protection>>> {
+    let block_bytes = has_sidecar.then_some(store::BLOCK_SIZE);
+    let geometry = wanted.and_then(|wanted| protection::offer(device, wanted, block_bytes));
+    let Some(geometry) = geometry else {
+        return Ok(None);
+    };
+    let bios = session.server().protected_bios().clone();
+    let protection = Protection::new(label, geometry, bios)?;
+    Ok(Some(Arc::new(protection, GFP_KERNEL)?))
 }
 
 /// Returns the path of the client's device name `name`.
