@@ -92,10 +92,14 @@ impl Path {
     }
 
     /// Returns what the policy chooses by.
+    ///
+    /// A path that is lost has its connections until its teardown runs. Nothing is sent again on
+    /// them: it asks no server about the lives that have ended since it came up, so an earlier copy
+    /// of a request may be executed after one that it carries.
     pub(super) fn load(&self, guard: &rcu::Guard) -> PathLoad {
         let connections = self.connections.read(guard);
         PathLoad {
-            connected: connections.is_some(),
+            connected: connections.is_some() && self.is_connected(),
             inflight: connections.map_or(0, |t| t.requests.counted()),
             latency_ns: self.liveness.latency_ns(),
         }
