@@ -73,6 +73,9 @@ pub(crate) struct Client {
     numbers: Ida,
     /// Closes sessions without users, changes the limits of disks, reads their partition tables.
     wq: WorkQueue,
+    /// Settles what devices have in doubt. Each of these items waits for a server, or until its
+    /// session is closed, and no item of `wq` waits for one of them.
+    doubts: WorkQueue,
     /// The sessions that are being connected, are connected or are being closed.
     #[pin]
     sessions: Mutex<KVec<Arc<Session>>>,
@@ -89,11 +92,13 @@ impl Client {
         let major = Major::register(c"rnbd")?;
         let numbers = Ida::new()?;
         let wq = WorkQueue::new(c"rnbd_client_wq", Flags::UNBOUND, 0)?;
+        let doubts = WorkQueue::new(c"rnbd_client_doubts", Flags::UNBOUND, 0)?;
         Arc::pin_init(
             pin_init!(Self {
                 major,
                 numbers,
                 wq,
+                doubts,
                 sessions <- new_mutex!(KVec::new()),
                 is_ending: AtomicBool::new(false),
                 devices <- new_mutex!(None),
@@ -111,6 +116,11 @@ impl Client {
         &self.wq
     }
 
+    /// Returns the work queue of what waits for servers.
+    fn doubts(&self) -> &WorkQueue {
+        &self.doubts
+    }
+
     /// Returns the number of a new disk.
     fn number(&self) -> Result<IdaId> {
         self.numbers.alloc(0, DISKS_MAX - 1)
@@ -118,6 +128,9 @@ impl Client {
 
     /// Waits until the sessions that were closed are freed, and no other work is pending.
     fn flush(&self) {
+        self.wq.flush();
+        // Their sessions are closed, so they end; what they drop may close a session.
+        self.doubts.flush();
         self.wq.flush();
     }
 

@@ -103,7 +103,7 @@ impl Device {
             let _ = self
                 .session()
                 .client()
-                .wq()
+                .doubts()
                 .enqueue::<_, ITEM>(self.clone());
         }
     }
