@@ -59,6 +59,11 @@ use crate::proto::boot::Boot;
 
 pub(crate) use self::sysfs::Control;
 
+/// The items at a time that answer messages about devices, each of which may be silent. The kernel
+/// shares them out among the NUMA nodes by their processors: with eight of them there is an item
+/// for each queue that [`proto::message_queue`](crate::proto::message_queue) permits.
+const DEVICE_ITEMS_MAX: u16 = 2048;
+
 /// The state that all sessions share.
 pub(crate) struct Server {
     exports: Arc<Exports>,
@@ -67,6 +72,7 @@ pub(crate) struct Server {
     volumes: Arc<VolumeTable>,
     removals: Arc<Removals>,
     messages: WorkQueue,
+    devices: WorkQueue,
     /// The queues of all sessions that have messages.
     queues_in_use: AtomicU32,
     left_queues: Pin<KBox<LeftQueues>>,
@@ -84,6 +90,7 @@ impl Server {
             volumes: VolumeTable::new()?,
             removals: Removals::new()?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
+            devices: WorkQueue::new(c"rnbd_server_devices", Flags::UNBOUND, DEVICE_ITEMS_MAX)?,
             queues_in_use: AtomicU32::new(0),
             left_queues: KBox::pin_init(LeftQueues::new(), GFP_KERNEL)?,
             boot: identity::boot(),
@@ -131,10 +138,16 @@ impl Server {
         &self.left_queues
     }
 
-    /// Returns the queue whose items answer the messages of sessions. No item of it drops the
-    /// server: [`Running`] waits for them.
+    /// Returns the queue whose items take the messages of sessions, and answer those about no
+    /// device. No item of it drops the server: [`Running`] waits for them.
     fn messages(&self) -> &WorkQueue {
         &self.messages
+    }
+
+    /// Returns the queue whose items answer the messages about devices, and wait for these. As of
+    /// [`Self::messages`], no item drops the server.
+    fn devices(&self) -> &WorkQueue {
+        &self.devices
     }
 }
 
@@ -145,6 +158,7 @@ pub(crate) struct Running(pub(crate) Arc<Server>);
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.messages().flush();
+        self.0.devices().flush();
         self.0.removals().end();
     }
 }

@@ -20,8 +20,9 @@ const UNTOLD_MAX: usize = OF_SESSION_MAX - 8;
 /// so that a client whose disks are all silent does not keep others from what is open for no one.
 const OPENS_MAX: usize = UNTOLD_MAX - 1;
 
-/// The maximum number of queues of all sessions. The work queue runs 1024 items at a time
-/// (`WQ_DFL_ACTIVE`), and each session needs one more.
+/// The maximum number of queues of all sessions. Their work queue runs 2048 items at a time
+/// (`WQ_MAX_ACTIVE`), which the kernel shares out among NUMA nodes; the sessions' own items have
+/// another one.
 const OF_SERVER_MAX: u32 = 256;
 
 /// The number of queues of all sessions from which on a message that may be refused takes none.

@@ -100,8 +100,11 @@ pub(crate) struct ModuleState {
     always_invalidate: bool,
     /// `/sys/class/rtrs-server`.
     pub(crate) class: Class,
-    /// Set-up, teardown and ticks of the paths.
+    /// Set-up and ticks of the paths, and what other paths wait for.
     pub(crate) queue: WorkQueue,
+    /// Teardowns of the paths, each of which waits for the disks of its requests: with a queue for
+    /// all, those of a disk that does not answer would use up the workers.
+    pub(crate) teardowns: WorkQueue,
     /// Memory of all sessions.
     pub(crate) used: Used,
 }
@@ -141,6 +144,7 @@ impl ModuleState {
             always_invalidate,
             class: Class::register(c"rtrs-server")?,
             queue: WorkQueue::new(c"rtrs_server_wq", Flags::UNBOUND, 0)?,
+            teardowns: WorkQueue::new(c"rtrs_server_teardown", Flags::UNBOUND, 0)?,
             used: Used::new(),
         };
         *SHARED.lock() = Some(Arc::new(shared, GFP_KERNEL)?);

@@ -421,23 +421,30 @@ impl Path {
     #[cold]
     pub(crate) fn info_received(self: &Arc<Self>, len: u32) {
         self.info.received(len);
-        self.queue_work();
+        self.queue_set_up();
     }
 
     /// Tries the set-up again after an event that the info request may wait for: the end of another
     /// path, or the release of the session's name.
     pub(crate) fn set_up_again(self: &Arc<Self>) {
         if self.info.is_received() {
-            self.queue_work();
+            self.queue_set_up();
         }
     }
 
     fn queue_tear_down(self: &Arc<Self>) {
         self.did(Operation::QueueTearDown);
-        self.queue_work();
+        self.tear_down_again();
     }
 
-    fn queue_work(self: &Arc<Self>) {
+    /// Queues the work item of a path that is closing.
+    pub(crate) fn tear_down_again(self: &Arc<Self>) {
+        let teardowns = self.session.teardowns();
+        // If it is queued already for the set-up, that run sees the new state.
+        let _ = teardowns.enqueue::<Arc<Path>, 0>(self.clone());
+    }
+
+    fn queue_set_up(self: &Arc<Self>) {
         // If it is queued already, that run sees the new state.
         let _ = self.session.queue().enqueue::<Arc<Path>, 0>(self.clone());
     }

@@ -412,7 +412,7 @@ pub(super) fn route(session: &Arc<Session>, message: Operation) {
     match (pushed, operation) {
         (Ok(queue), _) => {
             // If the item is queued already, it will take this message.
-            drop(session.server().messages().enqueue::<_, 0>(queue));
+            drop(session.server().devices().enqueue::<_, 0>(queue));
             if has_answer_time {
                 session.look_later();
             }

@@ -76,7 +76,7 @@ pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
         ServerState::Connected => beat(path),
         ServerState::Closing => {
             // The teardown has asked for it.
-            path.queue_work();
+            path.tear_down_again();
             None
         }
         ServerState::Closed => None,

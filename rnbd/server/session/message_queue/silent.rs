@@ -150,7 +150,7 @@ pub(in crate::server) fn close_untold(session: &Arc<Session>, device_id: u32, na
         may_refuse: false,
     };
     if let Ok(queue) = session.message_queues().push(session, about, &mut None) {
-        drop(session.server().messages().enqueue::<_, 0>(queue));
+        drop(session.server().devices().enqueue::<_, 0>(queue));
     }
 }
 
