@@ -483,10 +483,12 @@ impl Session {
     fn answer(self: &Arc<Self>, operation: Operation) {
         let (user, len) = (operation.user(), operation.data_len());
         let answer = self.carry_out(user, len, direction_of(&operation));
-        if operation.is_discarded() {
-            self.keep_untold(&answer);
+        // The client may use the chunk of a path that is given up for another message, which an
+        // answer would write over.
+        match operation.is_discarded() {
+            true => self.keep_untold(&answer),
+            false => reply(operation, answer),
         }
-        reply(operation, answer);
     }
 
     /// Carries out an admin message. Sleeps.

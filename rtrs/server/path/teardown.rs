@@ -41,6 +41,10 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
         let drained = Qp::close_all(connections.iter().map(|connection| &*connection.qp));
         if drained.is_ok() {
             discard(path, connections);
+            // Before the client hears that the path is drained, and uses the chunks of messages
+            // that it has given up: the service need not answer what is with it.
+            close_to_service(path);
+            fence_message::drained(path);
         }
         if path.state.has_failed() {
             fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
@@ -55,8 +59,8 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     }
 
     // Requests in flight: the service answers them, which releases their contexts.
-    if let Some(service) = path.service() {
-        service.path_closing();
+    if connections.is_none() {
+        close_to_service(path);
     }
     path.chunks.wait_until_released();
     // From now on no other path takes an empty chunk state for a request in flight.
@@ -80,8 +84,14 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     path.session.registry.remove(path);
 }
 
-/// Discards the requests of drained connections that are not with the service, and answers the
-/// fence messages that wait for that.
+/// Has the service drop what it need not answer any more.
+fn close_to_service(path: &Path) {
+    if let Some(service) = path.service() {
+        service.path_closing();
+    }
+}
+
+/// Discards the requests of drained connections that are not with the service.
 fn discard(path: &Arc<Path>, connections: &Connections) {
     // Their invalidation is over, as all work requests are; where a completion queue has
     // overflowed, its completion is lost.
@@ -97,7 +107,6 @@ fn discard(path: &Arc<Path>, connections: &Connections) {
         }
     }
     fence::abandon(path);
-    fence_message::drained(path);
 }
 
 /// Begins the teardown anew after a while; the path keeps all it has.
