@@ -169,12 +169,13 @@ impl AddressHandle {
 
     /// Returns whether queue pairs of `pd` may use it.
     #[inline(always)]
-    pub(crate) fn belongs_to(&self, pd: &Arc<Pd>) -> bool {
+    pub fn belongs_to(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.0.pd, pd)
     }
 
+    /// Returns the handle, for a send that [`Qp::post_send`](crate::Qp::post_send) posts.
     #[inline(always)]
-    pub(crate) fn as_raw(&self) -> *mut sys::ib_ah {
+    pub fn as_raw(&self) -> *mut sys::ib_ah {
         self.0.node.raw.0.as_ptr()
     }
 }

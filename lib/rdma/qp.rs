@@ -378,9 +378,9 @@ impl<H: QpHandler> Qp<H> {
         }
     }
 
-    /// Returns the completion entry for `tag`.
+    /// Returns the completion entry for `tag`, which a work request on this queue pair names.
     #[inline(always)]
-    pub(crate) fn entry(&self, tag: u32) -> Option<*mut sys::ib_cqe> {
+    pub fn entry(&self, tag: u32) -> Option<*mut sys::ib_cqe> {
         let entry = self.table.get(tag as usize)?;
         Some(ptr::from_ref(entry).cast_mut())
     }
@@ -394,7 +394,8 @@ impl<H: QpHandler> Qp<H> {
         }
     }
 
-    /// Posts a chain of send work requests.
+    /// Posts a chain of send work requests: those of a [batch](Self::batch), or of a crate that
+    /// keeps its own. Any context, with the errors of [`Batch::post`].
     ///
     /// # Safety
     ///
@@ -404,7 +405,7 @@ impl<H: QpHandler> Qp<H> {
     /// addresses, `posted` is what the chain has, and their handles are of the domain and borrowed
     /// until the call returns.
     #[inline(always)]
-    pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr, posted: Posted) -> Result {
+    pub unsafe fn post_send(&self, first: *const sys::ib_send_wr, posted: Posted) -> Result {
         let mut failed = MaybeUninit::uninit();
         let Some(_poster) = self.posters.enter() else {
             return Err(closed());
@@ -429,13 +430,14 @@ impl<H: QpHandler> Qp<H> {
         Err(Error::from_errno(code))
     }
 
-    /// Posts a chain of receive work requests.
+    /// Posts a chain of receive work requests. Any context, with the errors of
+    /// [`Self::post_receive`]; some may be posted then.
     ///
     /// # Safety
     ///
     /// As for [`Self::post_send`].
     #[inline(always)]
-    pub(crate) unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
+    pub unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
         let Some(_poster) = self.posters.enter() else {
             return Err(closed());

@@ -86,7 +86,7 @@ impl MessageBuffers {
 
     /// Allocates slots that share cache lines, for small messages that one CPU handles
     /// sequentially; else as [`new`](Self::new), with its errors. Sleeps.
-    pub(crate) fn packed(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
+    pub fn packed(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
         Self::aligned(pd, count, size, align_of::<u64>())
     }
 

@@ -123,7 +123,7 @@ impl Pd {
 
     /// Returns the key that covers all DMA-mapped memory, for local use only.
     #[inline(always)]
-    pub(crate) fn local_dma_key(&self) -> u32 {
+    pub fn local_dma_key(&self) -> u32 {
         // SAFETY: By the type invariants, the domain is valid; the key never changes.
         unsafe { (*self.raw.as_ptr()).local_dma_lkey }
     }

@@ -62,14 +62,14 @@ impl<'a> Segment<'a> {
 
     /// Returns whether the segment is valid and may be posted on a queue pair of `pd`.
     #[inline(always)]
-    pub(crate) fn belongs_to(&self, pd: &Pd) -> bool {
+    pub fn belongs_to(&self, pd: &Pd) -> bool {
         ptr::eq(self.pd, pd)
     }
 
     /// Returns the C segment; it may be used only if it [belongs to](Self::belongs_to) the queue
     /// pair's domain.
     #[inline(always)]
-    pub(crate) fn as_raw(&self) -> sys::ib_sge {
+    pub fn as_raw(&self) -> sys::ib_sge {
         self.sge
     }
 }
@@ -150,8 +150,9 @@ impl SendFlags {
         }
     }
 
+    /// Returns the C flags.
     #[inline(always)]
-    pub(crate) fn as_raw(self) -> i32 {
+    pub fn as_raw(self) -> i32 {
         self.0
     }
 }
