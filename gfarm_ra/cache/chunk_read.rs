@@ -15,13 +15,11 @@ use core::{
 
 use kernel::sync::Arc;
 use kernel_ext::random;
-use rdma::{
-    transfer::{
-        ReceiveQp,
-        Received,
-        Receiving, //
-    },
-    Cq, //
+use rdma::Cq;
+use rdma_transfer::{
+    ReceiveQp,
+    Received,
+    Receiving, //
 };
 use vfs_ext::{
     FileSystem,

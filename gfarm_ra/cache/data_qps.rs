@@ -12,10 +12,8 @@ use kernel::{
     }, //
 };
 use kernel_ext::random;
-use rdma::{
-    transfer::ReceiveQp,
-    Cq, //
-};
+use rdma::Cq;
+use rdma_transfer::ReceiveQp;
 
 use super::{
     endpoint::{

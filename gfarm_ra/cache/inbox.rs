@@ -23,12 +23,10 @@ use kernel_ext::{
         WaitQueue, //
     }, //
 };
-use rdma::{
-    transfer::{
-        Arrival,
-        ReceiveEvents, //
-    },
-    Notify, //
+use rdma::Notify;
+use rdma_transfer::{
+    Arrival,
+    ReceiveEvents, //
 };
 
 use super::now_us;

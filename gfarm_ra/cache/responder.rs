@@ -13,13 +13,13 @@ use kernel::{
 };
 use kernel_ext::sync::Completion;
 use rdma::{
-    transfer::{
-        SendEvents,
-        SendQp, //
-    },
     Cq,
     Peer,
     PollContext, //
+};
+use rdma_transfer::{
+    SendEvents,
+    SendQp, //
 };
 use vfs_ext::Folios;
 

@@ -49,7 +49,6 @@ mod memory;
 mod port_events;
 pub mod proto;
 mod qp;
-pub mod transfer;
 
 pub use self::{
     address_handle::{AddressHandle, Gid, PortAddress, GRH_LEN},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Raw bindings that the in-tree `bindings` crate lacks; only the crate `rdma` may use them.
+//! Raw bindings that the in-tree `bindings` crate lacks; only abstractions use them.
 //!
 //! A type that is not generated here resolves to the in-tree one through the glob import. A type
 //! that is generated here shadows an opaque in-tree one of the same name.

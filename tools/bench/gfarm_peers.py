@@ -45,7 +45,7 @@ SOURCES = ("gfsd", "node", "raw")
 ADDRESSES = {"IPv4": "0000:0000:0000:0000:0000:ffff:", "IPv6": "fe80:"}
 # Functions of the device: doorbells of sends and receives, and changes of state or key.
 CALLS = ("rxe_post_send", "rxe_post_recv", "rxe_modify_qp")
-MODULES = (*gfarm_counts.MODULES, "rdma_rust")
+MODULES = (*gfarm_counts.MODULES, "rdma_transfer", "rdma_rust")
 TRACING = "/sys/kernel/tracing"
 # Sends datagrams from one queue pair of a program to another one of it.
 STREAM = r"""

@@ -40,7 +40,7 @@ KDIR = [*PYTHON, "tools/kdir"]
 TESTS_OF_OTHERS = ("kernel_ext_test", "net_test", "vfs_test", "rdma_test", "rdma_test_device", "rust_rdma_ping",
                    "rust_rdma_datagram")
 PACKAGES = ("ferrofabric-proto", "ferrofabric-replay")
-MEASURED = re.compile(r"(?:rtrs/proto|rnbd/proto|lib/rdma/proto|gfarm_ra/proto|test/test_device/proto|lib/common)/")
+MEASURED = re.compile(r"(?:(?:rtrs|rnbd|gfarm_ra|lib/rdma|lib/transfer|test/test_device)/proto|lib/common)/")
 RUSTFLAGS = "-C instrument-coverage"
 
 

@@ -19,15 +19,16 @@ import tomllib
 VERSION = "25.3.1"
 EXCEPTIONS = pathlib.Path(__file__).with_name("mutants.toml")
 # What the workspace of tools/ is made of.
-FOLDERS = ("Documentation", "lib/chunk4k", "lib/common", "lib/kernel_ext/sync", "lib/rdma/proto", "rtrs/proto",
-           "rnbd/proto", "rnbd/sidecar", "gfarm_ra/proto", "samples/crc32_umr/proto", "samples/gga_halfblock",
-           "test/test_device/proto",
+FOLDERS = ("Documentation", "lib/chunk4k", "lib/common", "lib/kernel_ext/sync", "lib/rdma/proto", "lib/transfer/proto",
+           "rtrs/proto", "rnbd/proto", "rnbd/sidecar", "gfarm_ra/proto", "samples/crc32_umr/proto",
+           "samples/gga_halfblock", "test/test_device/proto",
            "tools/chunk4kfsck", "tools/ec", "tools/fuzz", "tools/gga-halfblock", "tools/history", "tools/libioc",
            "tools/loom", "tools/mount", "tools/pi-sidecar", "tools/proto", "rioc/proto", "rnbd_ec/proto", "lib/seglog",
            "tools/replay", "tools/rioc", "tools/rioc-device", "tools/rioc-server", "tools/rioc-tool", "tools/rnbd-ec",
            "tools/seglog", "tools/sim", "tools/sim-cache", "rioc/server")
-FILES = ("lib/rdma/proto.rs", "rtrs/proto.rs", "rnbd/proto.rs", "rnbd/sidecar.rs", "gfarm_ra/proto.rs",
-         "rioc/proto.rs", "rnbd_ec/proto.rs", "samples/crc32_umr/proto.rs", "test/test_device/proto.rs")
+FILES = ("lib/rdma/proto.rs", "lib/transfer/proto.rs", "rtrs/proto.rs", "rnbd/proto.rs", "rnbd/sidecar.rs",
+         "gfarm_ra/proto.rs", "rioc/proto.rs", "rnbd_ec/proto.rs", "samples/crc32_umr/proto.rs",
+         "test/test_device/proto.rs")
 # Files of which each survivor was judged; the others may have survivors that were not.
 EXAMINED = ("rnbd/proto/cache.rs", "rnbd/proto/io_state.rs", "rnbd/proto/admin_lock.rs", "rtrs/proto/availability.rs",
             "rtrs/proto/failover.rs", "rtrs/proto/invalidation.rs", "rtrs/proto/recovery.rs", "rtrs/proto/timeouts.rs")

@@ -12,8 +12,8 @@ import tempfile
 
 # The folders of the modules' sources.
 SOURCES = ("gfarm_ra", "lib/block", "lib/chunk4k", "lib/common", "lib/kernel_ext", "lib/net", "lib/rdma", "lib/seglog",
-           "lib/vfs", "rioc", "rnbd", "rnbd_ec", "rtrs", "samples", "samples/crc32_umr", "test/selftest",
-           "test/test_device", "test/verbs_provider")
+           "lib/transfer", "lib/vfs", "rioc", "rnbd", "rnbd_ec", "rtrs", "samples", "samples/crc32_umr",
+           "test/selftest", "test/test_device", "test/verbs_provider")
 
 
 # What Kbuild says of a module: its name is the first word.

@@ -53,10 +53,10 @@ DRIVERS: dict[str, Layers] = {
     "rnbd_ec/device": ("memory stats tags work_queues", "one_by_one",
                        "acting core engine prepare queue reads rewrite submit upkeep writes", "announcing assembly"),
     "rnbd_ec/proto": ("asking budget group_commit progress", "array collector geometry packing", "codec", "command"),
-    "lib/rdma": ("port_events proto rdma rdma_sys", "address_handle cm cq device memory qp", "transfer"),
+    "lib/rdma": ("port_events proto rdma rdma_sys", "address_handle cm cq device memory qp"),
     "lib/rdma/qp": ("config drain origin owned recv_ring reserved status transport", "batch completion datagram",
                 "callback restart"),
-    "lib/rdma/transfer": ("segments", "active", "received receiving sending"),
+    "lib/transfer": ("proto rdma_transfer", "segments", "active", "received receiving sending"),
     "lib/block": ("block_ext block_ext_sys integrity major mq op", "bdev limits", "bio disk", "blocking"),
     "lib/kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory miscdevice pages percpu random "
                        "sync text workqueue xor", "ratelimit scatterlist sysfs", "crc param"),

@@ -7,7 +7,8 @@ from collections import Counter
 from rules import FUNCTION_LINES_MAX, Source, crate
 
 # The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
-UNSAFE_FOLDERS = ("lib/kernel_ext", "lib/block", "lib/net", "lib/vfs", "lib/rdma", "test/verbs_provider")
+UNSAFE_FOLDERS = ("lib/kernel_ext", "lib/block", "lib/net", "lib/vfs", "lib/rdma", "lib/transfer",
+                  "test/verbs_provider")
 # Takes the place of the kernel for its lock-free types; takes a program's memory to the kernel; gets it from C.
 UNSAFE_TOOLS = ("tools/libioc", "tools/loom", "tools/rioc-device")
 # What drivers may promise to an abstraction: one line each.

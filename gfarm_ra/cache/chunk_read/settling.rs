@@ -2,10 +2,7 @@
 
 //! The end of a transfer: pages are put together, compared, and given to the reader.
 
-use rdma::transfer::{
-    self,
-    Received, //
-};
+use rdma_transfer::Received;
 use vfs_ext::{
     FileSystem,
     Selection, //
@@ -44,8 +41,8 @@ impl<I: Incoming, T: FileSystem> ChunkRead<'_, I, T> {
         let mut came = PageSet::EMPTY;
         if let Hold::Received(received) = &mut self.hold {
             let place = |place| match place {
-                Place::Slot(slot) => transfer::Place::Slot(slot.into()),
-                Place::Spare => transfer::Place::Spare,
+                Place::Slot(slot) => rdma_transfer::Place::Slot(slot.into()),
+                Place::Spare => rdma_transfer::Place::Spare,
             };
             let mut moved = Ok(());
             while let Some(Move { from, to }) = self.inbox.next_move() {

@@ -17,15 +17,15 @@ use super::{
     super::check,
     *, //
 };
-use ::rdma::transfer::{
-    Place,
-    Received,
-    Receiving, //
-};
 use core::ops::Range;
 use kernel_ext::{
     scatterlist::BlockParts,
     sync::Global, //
+};
+use rdma_transfer::{
+    Place,
+    Received,
+    Receiving, //
 };
 
 /// A part of a block: offset and length in bytes.

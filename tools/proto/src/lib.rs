@@ -3,9 +3,10 @@
 //! The pure protocol folders of the kernel modules, compiled for the host.
 //!
 //! The same files, unchanged, are the crate `ferro_proto` and `pub mod proto;` of the module crates
-//! `rtrs_core`, `rnbd_client`, `rnbd_server`, `gfarm_ra`, `rdma`, `rdma_test_device_main` and both
-//! of the CRC32/UMR sample. Crates that others use have the same names here as in the kernel
-//! (`lib/chunk4k/`, `lib/common/`, `rtrs/`), so that `use ferro_proto::...` means the same.
+//! `rtrs_core`, `rnbd_client`, `rnbd_server`, `gfarm_ra`, `rdma`, `rdma_transfer`,
+//! `rdma_test_device_main` and both of the CRC32/UMR sample. Crates that others use have the same
+//! names here as in the kernel (`lib/chunk4k/`, `lib/common/`, `rtrs/`), so that
+//! `use ferro_proto::...` means the same.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -19,6 +20,11 @@ mod gfarm_folder {
 
 #[path = "../../../lib/rdma"]
 mod rdma_folder {
+    pub mod proto;
+}
+
+#[path = "../../../lib/transfer"]
+mod transfer_folder {
     pub mod proto;
 }
 
@@ -48,3 +54,4 @@ pub use rnbd_folder::{
 };
 pub use rtrs_core::proto as rtrs;
 pub use test_device_folder::proto as test_device;
+pub use transfer_folder::proto as transfer;

@@ -118,7 +118,7 @@ def _gid(machine: Machine, begins: str) -> int:
 def _costs(machine: Machine) -> dict[str, object]:
     """The costs of a node: threads, queue pairs, and references of modules."""
     threads = machine.run("cat /proc/[0-9]*/comm 2> /dev/null | grep '^gfarm\\|/R-gfarm' | sort")
-    modules = machine.run("awk '/^(rdma_rust|rdma_rxe|ib_core|rdma_cm|gfarm_ra) /{print $1, $3}' /proc/modules")
+    modules = machine.run("awk '/^(rdma_(transfer|rust|rxe|cm)|ib_core|gfarm_ra) /{print $1, $3}' /proc/modules")
     devices = machine.run("rdma resource show")
     return {"threads": threads, "modules": modules, "devices": devices}
 

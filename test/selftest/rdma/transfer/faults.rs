@@ -6,11 +6,11 @@
 //! about.
 
 use super::*;
-use ::rdma::transfer::ReceiveQp;
 use kernel::time::{
     delay::fsleep,
     Delta, //
 };
+use rdma_transfer::ReceiveQp;
 
 /// The time that the tests need to bring a fault about, at most and in any case, in milliseconds.
 const PATIENCE_MS: u32 = 30_000;

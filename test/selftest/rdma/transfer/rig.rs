@@ -9,15 +9,6 @@ use super::{
     },
     check, //
 };
-use ::rdma::transfer::{
-    Arrival,
-    ReceiveEvents,
-    ReceiveQp,
-    Receiving,
-    SendEvents,
-    SendQp,
-    Sending, //
-};
 use kernel::time::{
     delay::fsleep,
     Delta, //
@@ -32,6 +23,15 @@ use kernel_ext::{
         },
         IrqLock, //
     }, //
+};
+use rdma_transfer::{
+    Arrival,
+    ReceiveEvents,
+    ReceiveQp,
+    Receiving,
+    SendEvents,
+    SendQp,
+    Sending, //
 };
 
 /// The most fragments of a transfer.

@@ -2,7 +2,7 @@
 
 //! The sending side of transfers.
 
-use super::{
+use crate::{
     active::{
         until_flushed,
         ActiveTransfer,
@@ -12,34 +12,13 @@ use super::{
         QueueBox,
         Refused, //
     },
-    segments::{
-        Segments,
-        SEGMENTS_MAX, //
-    },
-};
-use crate::{
-    address_handle::AddressHandle,
-    cq::Cq,
-    memory::{
-        page_mapping::DmaDirection,
-        pd::Pd,
-        segment::SendFlags, //
-    },
     proto::layout::{
         Layout,
         PAGE_LEN, //
     },
-    proto::retirement::Posted,
-    qp::{
-        completion::WorkCompletion,
-        config::QpConfig,
-        datagram::{
-            DatagramPort,
-            Peer, //
-        },
-        transport::Datagram,
-        Qp,
-        QpHandler, //
+    segments::{
+        Segments,
+        SEGMENTS_MAX, //
     },
     sys, //
 };
@@ -56,6 +35,21 @@ use kernel::{
 use kernel_ext::scatterlist::{
     Lender,
     Loan, //
+};
+use rdma::{
+    proto::retirement::Posted,
+    AddressHandle,
+    Cq,
+    Datagram,
+    DatagramPort,
+    DmaDirection,
+    Pd,
+    Peer,
+    Qp,
+    QpConfig,
+    QpHandler,
+    SendFlags,
+    WorkCompletion, //
 };
 
 /// The handler of a [`SendQp`], for all its transfers.

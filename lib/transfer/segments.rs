@@ -3,10 +3,6 @@
 //! The segments of the work requests of a transfer.
 
 use crate::{
-    memory::{
-        pd::Pd,
-        segment::Segment, //
-    },
     proto::layout::{
         Cutter,
         Fragment,
@@ -21,6 +17,10 @@ use kernel::{
     prelude::*, //
 };
 use kernel_ext::scatterlist::SgList;
+use rdma::{
+    Pd,
+    Segment, //
+};
 
 /// The most segments of a fragment: what stands before it, its lead, two or three pieces of the
 /// memory, its tail.

@@ -2,8 +2,13 @@
 
 //! A transfer that was received: what has come is put at its place, and given to its owner.
 
-use super::{
+use crate::{
     active::QueueBox,
+    proto::layout::{
+        Fragment,
+        Layout,
+        PAGE_LEN, //
+    },
     receiving::{
         Places,
         ReceiveEvents,
@@ -12,11 +17,6 @@ use super::{
         LEAD,
         TAIL, //
     },
-};
-use crate::proto::layout::{
-    Fragment,
-    Layout,
-    PAGE_LEN, //
 };
 use core::ops::Range;
 use kernel::{

@@ -2,7 +2,7 @@
 
 //! The receiving side of transfers.
 
-use super::{
+use crate::{
     active::{
         until_flushed,
         ActiveTransfer,
@@ -11,6 +11,11 @@ use super::{
         Queue,
         QueueBox,
         Refused, //
+    },
+    proto::layout::{
+        Fragment,
+        Layout,
+        PAGE_LEN, //
     },
     received::{
         Arrived,
@@ -21,32 +26,6 @@ use super::{
         Gathered,
         Segments,
         SEGMENTS_MAX, //
-    },
-};
-use crate::{
-    address_handle::GRH_LEN,
-    cq::Cq,
-    memory::{
-        message_buffers::MessageBuffers,
-        page_mapping::DmaDirection,
-        pd::Pd, //
-    },
-    proto::layout::{
-        Fragment,
-        Layout,
-        PAGE_LEN, //
-    },
-    qp::{
-        completion::{
-            Source,
-            Success,
-            WorkCompletion, //
-        },
-        config::QpConfig,
-        datagram::DatagramPort,
-        transport::Datagram,
-        Qp,
-        QpHandler, //
     },
     sys, //
 };
@@ -69,6 +48,21 @@ use kernel_ext::{
         AtomicU32,
         Ordering, //
     }, //
+};
+use rdma::{
+    Cq,
+    Datagram,
+    DatagramPort,
+    DmaDirection,
+    MessageBuffers,
+    Pd,
+    Qp,
+    QpConfig,
+    QpHandler,
+    Source,
+    Success,
+    WorkCompletion,
+    GRH_LEN, //
 };
 
 /// The handler of a [`ReceiveQp`], for all its transfers.

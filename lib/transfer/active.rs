@@ -2,24 +2,7 @@
 
 //! A transfer in progress: a queue pair that works on lent memory, and how the memory is returned.
 
-use super::segments::PAGES_MAX;
-use crate::{
-    device::Device,
-    memory::{
-        page_mapping::DmaDirection,
-        sg::{
-            self,
-            Unmapper, //
-        }, //
-    },
-    qp::{
-        completion::WorkCompletion,
-        datagram::DatagramPort,
-        transport::Datagram,
-        OwnedQp,
-        QpHandler, //
-    },
-};
+use crate::segments::PAGES_MAX;
 use core::mem;
 use kernel::{
     prelude::*,
@@ -40,6 +23,19 @@ use kernel_ext::{
         AtomicU32,
         Ordering, //
     }, //
+};
+use rdma::{
+    sg::{
+        self,
+        Unmapper, //
+    },
+    Datagram,
+    DatagramPort,
+    Device,
+    DmaDirection,
+    OwnedQp,
+    QpHandler,
+    WorkCompletion, //
 };
 
 /// The time after which a device that has not flushed a queue pair is asked to do so once more.

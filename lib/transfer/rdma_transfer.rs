@@ -2,9 +2,10 @@
 
 //! Transfers: pages that go from one machine to another by datagrams, without a copy.
 //!
-//! A transfer is cut into [fragments](crate::proto::layout), each a datagram whose immediate data
-//! say which one it is. A [`ReceiveQp`] lays a receive over the memory of each fragment; a
-//! [`SendQp`] sends each from its memory. Both are made once and used for one transfer at a time.
+//! It is a crate and a module beside `rdma`, so that machines without a cache of Gfarm do not load
+//! it. A transfer is cut into [fragments](proto::layout), each a datagram whose immediate data say
+//! which one it is. A [`ReceiveQp`] lays a receive over the memory of each fragment; a [`SendQp`]
+//! sends each from its memory. Both are made once and used for one transfer at a time.
 //!
 //! ```text
 //! ReceiveQp ── receive(memory) ── Receiving ── finish ── Received ── into_parts ── both
@@ -21,6 +22,7 @@
 //! [`Received::copy`] puts them at their places.
 
 mod active;
+pub mod proto;
 mod received;
 mod receiving;
 mod segments;
@@ -44,3 +46,22 @@ pub use self::{
         Sending, //
     },
 };
+
+use kernel::prelude::*;
+use rdma_sys as sys;
+
+module! {
+    type: Library,
+    name: "rdma_transfer",
+    authors: ["The Ferrofabric developers"],
+    description: "Pages that go from one machine to another by datagrams, without a copy",
+    license: "GPL",
+}
+
+struct Library;
+
+impl kernel::Module for Library {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Library)
+    }
+}

@@ -2,7 +2,7 @@
 
 //! The memory that each fragment of a transfer is.
 
-use proto::rdma::layout::{Cutter, Layout, LayoutError, Piece, PAGE_LEN};
+use proto::transfer::layout::{Cutter, Layout, LayoutError, Piece, PAGE_LEN};
 
 const SKIPS: [u32; 7] = [0, 1, 255, 512, 1000, 4000, 4095];
 const LENS: [u32; 9] = [1, 100, 511, 4095, 4096, 4097, 8192, 12_345, 1 << 20];
