@@ -14,7 +14,6 @@ use crate::{
         address::route,
         header::HEADER_LEN, //
     },
-    qp::completion::Source,
     sys, //
 };
 use core::{
@@ -130,27 +129,6 @@ impl AddressHandle {
         // SAFETY: The domain is valid, and the address is read during the call.
         Self::adopt(pd, || unsafe {
             sys::rdma_helper_create_ah(pd.as_raw(), &peer)
-        })
-    }
-
-    /// Creates a handle for the sender of a datagram, which came to this port with these bytes
-    /// [before it](GRH_LEN). Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the bytes are not those of an address that can be answered, or `EAGAIN`
-    /// as [`Self::new`].
-    pub fn to_source(
-        pd: &Arc<Pd>,
-        port: u8,
-        source: &Source,
-        header: &[u8; GRH_LEN as usize],
-    ) -> Result<Self> {
-        let mut header = sys::rdma_helper_grh { bytes: *header };
-        // SAFETY: The domain is valid; the function reads the completion and the header, of which
-        // all bytes are allowed.
-        Self::adopt(pd, || unsafe {
-            sys::rdma_helper_ah_to_source(pd.as_raw(), source.as_raw(), &mut header, port.into())
         })
     }
 

@@ -237,7 +237,7 @@ impl Cq {
     }
 
     /// Returns the context in which the queue's completions are handled.
-    pub fn context(&self) -> PollContext {
+    pub(crate) fn context(&self) -> PollContext {
         self.context
     }
 

@@ -148,11 +148,6 @@ impl Device {
         self.attributes().max_sge_rd.try_into().unwrap_or(0)
     }
 
-    /// Returns the largest number of the peer's RDMA reads and atomics in flight on a queue pair.
-    pub fn max_qp_rd_atomic(&self) -> u32 {
-        self.attributes().max_qp_rd_atom.try_into().unwrap_or(0)
-    }
-
     /// Returns whether mapped memory begins at the same offset of a page for the device. Bounce
     /// buffers do so only if the adapter's driver asks for it (`dma_set_min_align_mask()`).
     pub fn keeps_page_offsets(&self) -> bool {
@@ -161,7 +156,7 @@ impl Device {
     }
 
     /// Returns the number of completion vectors (interrupts), at least 1.
-    pub fn comp_vectors(&self) -> u32 {
+    pub(crate) fn comp_vectors(&self) -> u32 {
         // SAFETY: By the type invariants, the device is valid; the number does not change.
         let vectors = unsafe { (*self.as_raw()).num_comp_vectors };
         vectors.try_into().unwrap_or(1).max(1)

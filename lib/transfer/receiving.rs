@@ -59,7 +59,6 @@ use rdma::{
     Qp,
     QpConfig,
     QpHandler,
-    Source,
     Success,
     WorkCompletion,
     GRH_LEN, //
@@ -84,7 +83,6 @@ pub trait ReceiveEvents: Send + Sync + 'static {
 
 /// A datagram that has come into a slot: the receive of that number.
 pub struct Arrival<'a> {
-    headers: &'a MessageBuffers,
     completion: &'a Success,
     slot: u16,
     len: u32,
@@ -109,19 +107,6 @@ impl Arrival<'_> {
     /// Returns its immediate data.
     pub fn imm(&self) -> Option<u32> {
         self.completion.imm()
-    }
-
-    /// Returns who has sent it.
-    pub fn source(&self) -> Source {
-        self.completion.source()
-    }
-
-    /// Returns a copy of the bytes before it, for [`Source::gid`].
-    pub fn header(&self) -> [u8; GRH_LEN as usize] {
-        let mut header = [0; GRH_LEN as usize];
-        // The slot exists: otherwise the header stays as it is, and has no sender.
-        let _ = self.headers.read(self.slot.into(), 0, &mut header);
-        header
     }
 }
 
@@ -158,7 +143,6 @@ impl<H: ReceiveEvents> QpHandler for Slots<H> {
                 this.arrived.add(slot);
             }
             this.events.received(&Arrival {
-                headers: &this.headers,
                 completion,
                 slot,
                 len,

@@ -317,13 +317,6 @@ struct ib_ah *rdma_helper_create_ah(struct ib_pd *pd, const struct rdma_helper_p
 }
 EXPORT_SYMBOL_GPL(rdma_helper_create_ah);
 
-struct ib_ah *rdma_helper_ah_to_source(struct ib_pd *pd, const struct ib_wc *wc, struct rdma_helper_grh *grh,
-				       u32 port)
-{
-	return ib_create_ah_from_wc(pd, wc, (struct ib_grh *)grh->bytes, port);
-}
-EXPORT_SYMBOL_GPL(rdma_helper_ah_to_source);
-
 void rdma_helper_destroy_ah(struct ib_ah *ah)
 {
 	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);

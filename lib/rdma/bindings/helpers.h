@@ -61,18 +61,11 @@ struct rdma_helper_peer {
 	bool is_global;
 };
 
-/* A global routing header, or the header of another protocol that stands in its place. */
-struct rdma_helper_grh {
-	u8 bytes[40] __aligned(8);
-};
-
 int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u16 pkey_index, u32 qkey);
 int rdma_helper_datagram_restart(struct ib_qp *qp, u32 port, u16 pkey_index, u32 qkey);
 int rdma_helper_set_qkey(struct ib_qp *qp, u32 qkey);
 struct ib_qp *rdma_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr, const char *caller);
 struct ib_ah *rdma_helper_create_ah(struct ib_pd *pd, const struct rdma_helper_peer *to);
-struct ib_ah *rdma_helper_ah_to_source(struct ib_pd *pd, const struct ib_wc *wc, struct rdma_helper_grh *grh,
-				       u32 port);
 void rdma_helper_destroy_ah(struct ib_ah *ah);
 
 #endif

@@ -115,11 +115,6 @@ pub struct RejectReason {
 }
 
 impl RejectReason {
-    /// Returns the number.
-    pub fn code(&self) -> i32 {
-        self.code
-    }
-
     /// Returns whether the peer's consumer rejected the connection, and not its connection manager.
     pub fn is_consumer(&self) -> bool {
         self.consumer

@@ -109,18 +109,4 @@ impl Device {
         })?;
         Ok(pkey)
     }
-
-    /// Returns the index of a global identifier in a port's table. It may have another one later:
-    /// see [`PortEvents::addresses_changed`](crate::PortEvents::addresses_changed). Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// Returns `ENOENT` if the table does not have it, or the errors of [`Self::port`].
-    pub fn find_gid(&self, port: u8, gid: &Gid, kind: GidKind) -> Result<u8> {
-        let count = self.port(port)?.gid_count;
-        let indices = 0..=u8::try_from(count).unwrap_or(u8::MAX);
-        let mut indices = indices.take(count as usize);
-        let found = indices.find(|index| self.gid_entry(port, *index) == Ok((*gid, kind)));
-        found.ok_or(ENOENT)
-    }
 }

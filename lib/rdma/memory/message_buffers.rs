@@ -135,11 +135,6 @@ impl MessageBuffers {
         })
     }
 
-    /// Returns the number of slots.
-    pub fn count(&self) -> u32 {
-        self.places.len() as u32
-    }
-
     /// Returns the size of a slot in bytes.
     pub fn size(&self) -> u32 {
         self.size

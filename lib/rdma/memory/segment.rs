@@ -137,8 +137,6 @@ impl SendFlags {
     pub const SIGNALED: Self = Self(sys::ib_send_flags_IB_SEND_SIGNALED);
     /// Starts after earlier RDMA reads and invalidations have completed.
     pub const FENCE: Self = Self(sys::ib_send_flags_IB_SEND_FENCE);
-    /// The peer's receive raises a solicited event.
-    pub const SOLICITED: Self = Self(sys::ib_send_flags_IB_SEND_SOLICITED);
 
     /// Returns [`Self::SIGNALED`] or [`Self::NONE`].
     #[inline(always)]
@@ -154,14 +152,5 @@ impl SendFlags {
     #[inline(always)]
     pub fn as_raw(self) -> i32 {
         self.0
-    }
-}
-
-impl BitOr for SendFlags {
-    type Output = Self;
-
-    #[inline(always)]
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
     }
 }

@@ -131,7 +131,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
 
     /// Returns whether the batch has no requests.
     #[inline(always)]
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.next == self.first
     }
 

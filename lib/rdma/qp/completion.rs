@@ -162,24 +162,13 @@ impl Success {
                 src_qp: (*wc).src_qp,
                 slid: (*wc).slid,
                 wc_flags: (*wc).wc_flags,
-                pkey_index: (*wc).pkey_index,
                 sl: (*wc).sl,
-                dlid_path_bits: (*wc).dlid_path_bits,
-                port_num: (*wc).port_num,
                 // The other fields are not for later.
                 ..Default::default()
             }
         };
-        if self.has_flag(sys::ib_wc_flags_IB_WC_WITH_SMAC) {
-            // SAFETY: The flag says that the field is set.
-            source.smac = unsafe { (*wc).smac };
-        }
-        if self.has_flag(sys::ib_wc_flags_IB_WC_WITH_VLAN) {
-            // SAFETY: As above.
-            source.vlan_id = unsafe { (*wc).vlan_id };
-        }
         if self.has_flag(sys::ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE) {
-            // SAFETY: As above.
+            // SAFETY: The flag says that the field is set.
             source.network_hdr_type = unsafe { (*wc).network_hdr_type };
         }
         Source(source)
@@ -193,7 +182,7 @@ impl Success {
     }
 }
 
-/// The sender of a datagram, for an [answer](crate::AddressHandle::to_source).
+/// The sender of a datagram.
 #[derive(Clone, Copy)]
 pub struct Source(sys::ib_wc);
 
@@ -230,9 +219,5 @@ impl Source {
             _ => HeaderKind::Global,
         };
         source_gid(header, kind).map(Gid)
-    }
-
-    pub(crate) fn as_raw(&self) -> *const sys::ib_wc {
-        &self.0
     }
 }

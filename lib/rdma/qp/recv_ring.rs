@@ -201,9 +201,4 @@ impl RecvRing {
         // A power of two.
         self.count.checked_div(self.batch).unwrap_or(0)
     }
-
-    /// Returns the number of receives.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
 }

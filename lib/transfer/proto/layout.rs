@@ -12,7 +12,7 @@ use core::ops::Range;
 pub const PAGE_LEN: u32 = 4096;
 
 /// The sizes of fragments.
-pub const FRAGMENT_LEN: Range<u32> = 256..PAGE_LEN + 1;
+const FRAGMENT_LEN: Range<u32> = 256..PAGE_LEN + 1;
 
 /// The reason why a transfer is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
