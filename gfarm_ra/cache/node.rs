@@ -251,9 +251,9 @@ impl Reads {
         filled.map(|(lent, notice)| (lent, Some(notice)))
     }
 
-    /// Counts bytes that file servers are asked for.
-    pub(crate) fn left(&self, bytes: u64) {
-        self.0.counters.add(Counter::GfsdBytes, bytes);
+    /// Counts `number` more. Any context.
+    pub(crate) fn count(&self, counter: Counter, number: u64) {
+        self.0.counters.add(counter, number);
     }
 
     /// Tells owners that pages are there, see [`Requests::tell`]. Sleeps, as above.

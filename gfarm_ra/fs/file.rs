@@ -41,9 +41,12 @@ use crate::{
     },
     proto::{
         attr::FileId,
-        cache::gap::{
-            self,
-            Gap, //
+        cache::{
+            counter::Counter,
+            gap::{
+                self,
+                Gap, //
+            }, //
         },
         identity::ContentId,
         name,
@@ -277,6 +280,25 @@ impl Part {
         }
     }
 
+    /// Counts the bytes that readers are about to be given, by where they come from.
+    fn count(&self) {
+        let subrequest = self.pages.subrequest();
+        let Some(reads) = subrequest.inode().super_block().data().reads() else {
+            return;
+        };
+        // CAST: From 64 bits to 64.
+        let fresh = self.pages.fresh() as u64;
+        let part = gap::Part {
+            position: subrequest.position().saturating_sub(fresh),
+            len: self.pages.fresh(),
+            size: u64::MAX,
+        };
+        // CAST: As above.
+        let from_gfsd = part.missing(|page| self.pages.is_filled(page)) as u64;
+        reads.count(Counter::GfsdBytes, from_gfsd);
+        reads.count(Counter::PeerBytes, fresh.saturating_sub(from_gfsd));
+    }
+
     /// Has all be read from the gfsd that has not been given to readers yet.
     fn forget(&mut self) {
         self.pages.forget();
@@ -347,7 +369,7 @@ impl Part {
 }
 
 impl Pages for Part {
-    fn ask_nodes(self) -> Option<Self> {
+    fn ask_nodes(self, is_late: bool) -> Option<Self> {
         let reads = {
             let sb = self.pages.subrequest().inode().super_block();
             sb.data().reads()
@@ -355,17 +377,15 @@ impl Pages for Part {
         let Some(reads) = reads else {
             return Some(self);
         };
-        let part = self.ask(reads.clone())?;
+        if is_late {
+            reads.count(Counter::NotAsked, 1);
+            return Some(self);
+        }
+        let part = self.ask(reads)?;
         if part.len() == 0 {
             part.end(Ending::Read);
             return None;
         }
-        let missing = match part.rest() {
-            Some(rest) => rest.missing(|page| part.pages.is_filled(page)),
-            None => part.len(),
-        };
-        // CAST: From 64 bits to 64.
-        reads.left(missing as u64);
         Some(part)
     }
 
@@ -404,6 +424,7 @@ impl Pages for Part {
             true => self.pages.rewind(),
             false => {
                 self.note_sums();
+                self.count();
                 self.pages.progress();
             }
         }

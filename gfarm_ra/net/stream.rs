@@ -258,10 +258,10 @@ impl<P: Pages> Inner<P> {
         let setup = self.client.setup();
         let is_over = || setup.is_closed() || setup.interrupts() != began.interrupts;
         // CAST: the difference is right modulo 2^32.
-        let waited_ms = (setup.now_ms() as u32).wrapping_sub(began.at_ms);
+        let is_late = (setup.now_ms() as u32).wrapping_sub(began.at_ms) > ASKED_WITHIN_MS;
         let mut missing = Some(pages);
-        if !is_over() && waited_ms <= ASKED_WITHIN_MS {
-            missing = missing.and_then(P::ask_nodes);
+        if !is_over() {
+            missing = missing.and_then(|pages| pages.ask_nodes(is_late));
         }
         if is_over() {
             if let Some(pages) = missing.take() {

@@ -56,11 +56,12 @@ impl<I: Incoming, T: FileSystem> ChunkRead<'_, I, T> {
                 came = deliver(received, self.pages, complete.difference(damaged));
             }
         }
-        self.count(came);
+        // CAST: At most 256.
+        let pages = came.len() as u64;
+        let counters = self.requests.endpoint.counters();
+        counters.add(Counter::PeerPages, pages);
         self.note_sums(came, damaged);
         if let Some(node) = self.credit {
-            // CAST: At most 256.
-            let pages = came.len() as u64;
             self.requests.peers.with(|table| table.gave(node, pages));
         }
         self.take_back();
@@ -80,15 +81,6 @@ impl<I: Incoming, T: FileSystem> ChunkRead<'_, I, T> {
             let from = from.and_then(|node| self.requests.peers.holder(node));
             sums.say_peer(&self.wanted, damaged, from);
         }
-    }
-
-    /// Counts pages of the chunk that have come.
-    fn count(&self, pages: PageSet) {
-        let counters = self.requests.endpoint.counters();
-        // CAST: At most 256.
-        counters.add(Counter::PeerPages, pages.len() as u64);
-        let bytes = pages.len_bytes(self.wanted.chunk(), self.wanted.size_bytes());
-        counters.add(Counter::PeerBytes, bytes);
     }
 }
 

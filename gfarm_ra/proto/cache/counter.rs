@@ -51,7 +51,7 @@ counters! {
     Timeouts = "timeouts",
     /// Number of times that this node was cut off from all others.
     Cuts = "cuts",
-    /// Parts of files for which no node was asked, as it was.
+    /// Parts of files for which no node was asked: it was cut off, or they had waited for a worker.
     NotAsked = "not_asked",
     /// Answers with pages.
     ToldData = "told_data",
@@ -73,11 +73,11 @@ counters! {
     ToldLate = "told_late",
     /// Pages that have come from other nodes.
     PeerPages = "peer_pages",
-    /// Bytes of files in them: what was not read from file servers.
+    /// Bytes of files that readers were given from them.
     PeerBytes = "peer_bytes",
     /// Pages of other nodes that are not what a file server had sent. File servers were asked.
     PeerDamaged = "peer_damaged",
-    /// Bytes that file servers were asked for, as no node has sent them.
+    /// Bytes of files that readers were given from file servers.
     GfsdBytes = "gfsd_bytes",
     /// Datagrams that have come to the queue pairs for messages.
     Datagrams = "datagrams",

@@ -99,23 +99,6 @@ impl PageSet {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Returns the number of bytes that the pages have of a file of `size_bytes`, of which they
-    /// are pages of this chunk.
-    pub fn len_bytes(&self, chunk: u64, size_bytes: u64) -> u64 {
-        let of_file = self.intersection(Self::of_file(chunk, size_bytes));
-        // CAST: At most 256.
-        let whole = (of_file.len() as u64).saturating_mul(PAGE_LEN);
-        let last = size_bytes.saturating_sub(1) / PAGE_LEN;
-        let behind = last.saturating_add(1).saturating_mul(PAGE_LEN);
-        // CAST: Below 256.
-        let has_last =
-            last / PAGES as u64 == chunk && of_file.contains((last % PAGES as u64) as u8);
-        match has_last {
-            true => whole.saturating_sub(behind.saturating_sub(size_bytes)),
-            false => whole,
-        }
-    }
-
     /// Returns whether no page is in the set.
     pub fn is_empty(&self) -> bool {
         // Not by `==`, which calls a function that compares bytes.

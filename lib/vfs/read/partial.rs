@@ -104,8 +104,7 @@ impl<T: FileSystem> Partial<T> {
         let page_size = PAGE_SIZE as u64;
         let raw = self.subrequest.raw.as_ptr();
         let end = self.subrequest.position();
-        // SAFETY: By the type invariants, the subrequest is valid, and no other thread uses it.
-        let fresh = unsafe { raw::vfs_ext_helper_sreq_fresh(raw) };
+        let fresh = self.fresh();
         // CAST: From 64 bits to 64.
         let start = end.saturating_sub(fresh as u64);
         let end = end.min(size);
@@ -123,6 +122,13 @@ impl<T: FileSystem> Partial<T> {
                 raw::vfs_ext_helper_sreq_crc32c(raw, back, len)
             });
         }
+    }
+
+    /// Returns the number of bytes that were written or passed over since the last
+    /// [`Self::progress`].
+    pub fn fresh(&self) -> usize {
+        // SAFETY: By the type invariants, the subrequest is valid, and no other thread uses it.
+        unsafe { raw::vfs_ext_helper_sreq_fresh(self.subrequest.raw.as_ptr()) }
     }
 
     /// Says that complete pages may be given to their readers, as [`Subrequest::progress`] does.

@@ -135,10 +135,11 @@ def waits_for_another(reader: Node, told: int) -> None:
 
 def left_servers(mounts: list[Node], bytes_max: float) -> None:
     """Checks how many bytes the file servers have sent to nodes. On a busy host a node is silent for longer than others
-    wait now and then: each time costs a part of 1 MiB at most. Not each is counted: a node that has missed probes, or
-    was silent several times in a row, is not asked, and of one whose fragments have come the reply is not missed."""
+    wait now and then, or a read waits for a worker for too long to ask: each time costs a part of 1 MiB at most. Not
+    each is counted: a node that has missed probes, or was silent several times in a row, is not asked, and of one whose
+    fragments have come the reply is not missed."""
     read = [mount.stats()["gfsd_bytes"] for mount in mounts]
-    silences = sum(mount.ibstat()["timeouts"] for mount in mounts)
+    silences = sum(mount.ibstat()["timeouts"] + mount.ibstat()["not_asked"] for mount in mounts)
     ok(any(mount.ibstat()["peer_pages"] for mount in mounts), "no node has given a page")
     in_time(sum(read) <= bytes_max + (min(silences, SILENCES_MAX) << 20),
             f"{sum(read)} bytes from the file server, by node: {read}; {silences} silences, {bytes_max:.0f} may be")

@@ -252,14 +252,17 @@ def test_counts_are_what_was_read(vm: Lab) -> None:
         first, second = one.ibstat(), two.ibstat()
         eq(second["peer_bytes"] + second["gfsd_bytes"], size, f"bytes that were counted: {second}")
         eq(second["gfsd_bytes"], two.stats()["gfsd_bytes"], "from file servers")
-        ge(second["peer_bytes"], 1, "bytes from the other node")
+        in_time(second["peer_bytes"] > 0, f"no bytes from the other node: {second}")
         ge(second["peer_pages"] * 4096, second["peer_bytes"], "pages")
         eq(first["said_bytes"], first["said_pages"] * 4096, "bytes that were sent")
-        # Of a busy machine some answers come too late, which are counted by one side only.
-        is_late = second["timeouts"] + second["told_late"]
+        # Of a busy machine some answers come too late or not at all: they are counted by one side only.
+        answers = sum(second[f"told_{kind}"] for kind in ("data", "node", "fetch", "miss", "busy", "refused"))
+        is_late = second["timeouts"] or second["told_late"] or second["asked"] != answers
         for told, said in (("asked", "requests"), ("told_data", "said_data"), ("told_node", "said_node"),
                            ("told_fetch", "said_fetch"), ("told_miss", "said_miss"), ("told_pages", "said_pages")):
             ok(second[told] == first[said] or is_late, f"{told}, {said}: {first}, {second}")
-        ge(second["reads"], -(-size // (256 * 512)), "parts of at most 256 fragments")
+        # On a busy machine reads wait for the worker for too long to ask.
+        parts = -(-size // (256 * 512))
+        ok(second["reads"] >= parts or second["not_asked"], f"parts of at most 256 fragments: {second}")
         for mount in one, two:
             ok(set(mount.dropped()) <= {"unasked"}, f"dropped: {mount.dropped()}")

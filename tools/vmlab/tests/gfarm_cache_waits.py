@@ -234,6 +234,23 @@ def test_a_reader_that_waits_keeps_no_other_one_of_the_file_waiting(vm: Lab) -> 
 
 
 @needs(machines=1, timeout=300)
+def test_a_read_that_has_waited_for_a_worker_asks_no_node(vm: Lab) -> None:
+    """The only worker waits for a holder: a read of another file behind it is for the file server, and is counted."""
+    page = "dd iflag=direct bs=4096 count=1 of=/dev/null "
+    with holder(vm, "ib_num_srpc=1,cc_wait_ms=3000") as liar:
+        mount = liar.mount
+        liar.turn("first")
+        first, before, sent = Waiting(liar, "held0", command=f"{page} if="), mount.ibstat(), mount.stats()["gfsd_bytes"]
+        vm.server.run(f"{page} skip=1 if={mount.at}/held1", 60)
+        first.job.ok(60)
+        counts, sent = mount.ibstat(), mount.stats()["gfsd_bytes"] - sent
+        grown = {name: count - before[name] for name, count in counts.items() if count != before[name]}
+        eq((grown.get("not_asked"), grown.get("peer_pages", 0)), (1, 0), f"reads that asked no node: {grown}")
+        eq((grown["gfsd_bytes"], sent), (2 * 4096, 2 * 4096), f"bytes of file servers: {grown}")
+        liar.turn("right")
+
+
+@needs(machines=1, timeout=300)
 def test_a_holder_that_waits_for_ever_costs_a_read_five_seconds(vm: Lab) -> None:
     """It says again and again that it keeps a request: the file server has the rest, and no page stays locked."""
     with holder(vm) as liar:

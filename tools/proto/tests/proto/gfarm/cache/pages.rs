@@ -50,17 +50,6 @@ proptest! {
     }
 }
 
-proptest! {
-    #[test]
-    fn pages_have_the_bytes_of_the_file(a in model(), chunk in 0u64..3, size in 0u64..(3 << 20)) {
-        let bytes = |page: &u8| {
-            let begin = (chunk << 20) + u64::from(*page) * 4096;
-            size.saturating_sub(begin).min(4096)
-        };
-        prop_assert_eq!(set(&a).len_bytes(chunk, size), a.iter().map(bytes).sum::<u64>());
-    }
-}
-
 #[test]
 fn the_lowest_bit_of_a_message_is_page_0() {
     assert!(PageSet::from_words([1, 0, 0, 0]).iter().eq([0]));
