@@ -170,11 +170,13 @@ impl Inbox {
         self.mail.lock().step(event)
     }
 
-    /// Takes an event of a handler. Returns what was learned of a peer.
-    pub(super) fn post(&self, event: Event<'_>) -> Step {
+    /// Takes an event of a handler, and calls `count` before the worker can go on and end the read:
+    /// its reader may look at the counters then. Returns what was learned of a peer.
+    pub(super) fn post(&self, event: Event<'_>, count: impl FnOnce(&Step)) -> Step {
         let step = {
             let mut mail = self.mail.lock();
             let step = mail.step(event);
+            count(&step);
             if step.effect != Effect::Wait {
                 mail.effect = step.effect;
             }

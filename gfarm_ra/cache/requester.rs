@@ -226,7 +226,7 @@ impl<I: Incoming> Requests<I> {
 
     fn cancel(&self) {
         for inbox in self.inboxes.iter() {
-            inbox.post(Event::Cancel);
+            inbox.post(Event::Cancel, |_| {});
         }
     }
 
@@ -255,19 +255,21 @@ impl<I: Incoming> Requests<I> {
             counters.add(Counter::ToldLate, 1);
             return;
         };
-        let step = inbox.post(Event::Replied { from, reply, sums });
-        if step.note.is_some() {
-            counters.add(Counter::told(&reply.answer), 1);
-            if let Answer::Data { pages } = reply.answer {
+        let count = |step: &Step| {
+            let is_ours = step.note.is_some();
+            let told = is_ours.then(|| Counter::told(&reply.answer));
+            counters.add(told.unwrap_or(Counter::ToldLate), 1);
+            if let (Answer::Data { pages }, true) = (reply.answer, is_ours) {
                 // CAST: At most 256.
                 counters.add(Counter::ToldPages, pages.len() as u64);
             }
+        };
+        let step = inbox.post(Event::Replied { from, reply, sums }, count);
+        if step.note.is_some() {
             self.peer_timings.granted(from, reply.credits);
             if let Answer::Wait { depth, .. } = reply.answer {
                 self.waits(inbox.read_id(), Some((from, depth)));
             }
-        } else {
-            counters.add(Counter::ToldLate, 1);
         }
         self.note(&step);
     }
