@@ -233,7 +233,7 @@ impl<P: Pages> Inner<P> {
         let mut waiting = self.waiting.lock();
         match setup.asks_nodes() {
             true => waiting.push_unasked(pages, began),
-            false => waiting.push(pages),
+            false => waiting.push(pages, interrupts),
         }
     }
 
@@ -268,7 +268,7 @@ impl<P: Pages> Inner<P> {
                 pages.end(Ending::Failed(EIO));
             }
         }
-        let asked = self.waiting.lock().asked(missing);
+        let asked = self.waiting.lock().asked(missing, began.interrupts);
         self.room.wake_all();
         self.go_on(asked);
     }
@@ -291,38 +291,34 @@ impl<P: Pages> Inner<P> {
         });
         if queued.is_none() {
             // The mount has ended: the servers close what is open.
-            self.fail_waiting(EIO);
+            self.fail_waiting(EIO, |_| true);
         }
     }
 
-    fn pop(&self) -> Option<P> {
-        let pages = self.waiting.lock().pop();
+    /// Takes the next read for which the gfsd is to be asked, of those that have begun at such a
+    /// count of interrupts.
+    fn pop(&self, is_it: impl Fn(u32) -> bool) -> Option<P> {
+        let pages = self.waiting.lock().pop(is_it);
         if pages.is_some() {
             self.room.wake_all();
         }
         pages
     }
 
-    fn fail_waiting(&self, error: Error) {
-        loop {
-            let pages = self.waiting.lock().pop_any();
-            let Some(pages) = pages else {
-                break;
-            };
+    /// Fails the reads for which the gfsd is to be asked, of those that have begun at such a count.
+    /// The workers that ask nodes fail theirs, and those for which nodes are to be asked.
+    fn fail_waiting(&self, error: Error, is_it: impl Fn(u32) -> bool) {
+        while let Some(pages) = self.pop(&is_it) {
             pages.end(Ending::Failed(error));
         }
-        self.room.wake_all();
     }
 
-    /// Takes reads that wait, until there is a batch of them, or all are to fail since the count of
+    /// Takes reads that wait, until there is a batch of those that have begun at this count of
     /// `interrupts`.
     fn take_batch(&self, batch: &mut KVec<P>, interrupts: u32) {
         let mut bytes = batch.iter().map(P::len).fold(0, usize::saturating_add);
-        while batch.len() < BATCH_MAX
-            && bytes < BATCH_BYTES
-            && self.client.setup().interrupts() == interrupts
-        {
-            let Some(pages) = self.pop() else {
+        while batch.len() < BATCH_MAX && bytes < BATCH_BYTES {
+            let Some(pages) = self.pop(|began| began == interrupts) else {
                 return;
             };
             bytes = bytes.saturating_add(pages.len());
@@ -334,11 +330,10 @@ impl<P: Pages> Inner<P> {
         }
     }
 
-    fn fail_all(&self, batch: &mut KVec<P>, error: Error) {
+    fn fail_batch(&self, batch: &mut KVec<P>, error: Error) {
         while let Some(pages) = batch.pop() {
             pages.end(Ending::Failed(error));
         }
-        self.fail_waiting(error);
     }
 
     /// Notes whether there is a descriptor, for those who look for one.
@@ -362,14 +357,17 @@ impl<P: Pages> Inner<P> {
         if let Some(naming) = renamed {
             reader.rename(naming);
         }
-        let now = self.client.setup().interrupts();
-        if *interrupts != now || self.client.setup().is_closed() {
-            *interrupts = now;
+        let setup = self.client.setup();
+        // Read where reads wait: one that comes meanwhile has not begun before it.
+        let is_over = |began| began != setup.interrupts() || setup.is_closed();
+        if is_over(*interrupts) {
+            *interrupts = setup.interrupts();
             reader.reset();
-            self.fail_all(batch, EIO);
+            self.fail_batch(batch, EIO);
         }
+        self.fail_waiting(EIO, is_over);
         self.take_batch(batch, *interrupts);
-        if self.client.setup().interrupts() != *interrupts {
+        if setup.interrupts() != *interrupts {
             return true;
         }
         if batch.is_empty() {
@@ -379,7 +377,9 @@ impl<P: Pages> Inner<P> {
             return false;
         }
         if let Err(error) = reader.prepare(*interrupts) {
-            self.fail_all(batch, error);
+            self.fail_batch(batch, error);
+            let interrupts = *interrupts;
+            self.fail_waiting(error, |began| began == interrupts);
             return true;
         }
         reader.read(batch);

@@ -34,8 +34,9 @@ pub(super) struct Waiting<P> {
     unasked: Ring<(P, Began)>,
     /// The number of reads for which workers ask.
     asking: usize,
-    /// The reads for which the gfsd is to be asked.
-    missing: Ring<P>,
+    /// The reads for which the gfsd is to be asked, each with the count of interrupts at which it
+    /// has begun.
+    missing: Ring<(P, u32)>,
 }
 
 impl<P> Waiting<P> {
@@ -68,11 +69,16 @@ impl<P> Waiting<P> {
     /// # Errors
     ///
     /// Returns it if there is no place.
-    pub(super) fn push(&mut self, pages: P) -> Result<(), P> {
+    pub(super) fn push(&mut self, pages: P, interrupts: u32) -> Result<(), P> {
         match self.is_full() {
             true => Err(pages),
-            false => self.missing.push(pages),
+            false => self.push_missing(pages, interrupts),
         }
+    }
+
+    fn push_missing(&mut self, pages: P, interrupts: u32) -> Result<(), P> {
+        let pushed = self.missing.push((pages, interrupts));
+        pushed.map_err(|(pages, _)| pages)
     }
 
     /// Adds a read for which nodes are to be asked first.
@@ -96,25 +102,23 @@ impl<P> Waiting<P> {
     }
 
     /// Takes back what the gfsd is to be asked for, if anything: nodes have been asked.
-    pub(super) fn asked(&mut self, missing: Option<P>) -> Result<(), P> {
+    pub(super) fn asked(&mut self, missing: Option<P>, interrupts: u32) -> Result<(), P> {
         self.asking = self.asking.saturating_sub(1);
-        missing.map_or(Ok(()), |pages| self.missing.push(pages))
+        missing.map_or(Ok(()), |pages| self.push_missing(pages, interrupts))
     }
 
     /// Has the gfsd asked for a read for which nodes were to be: there is no worker for it.
     pub(super) fn pass(&mut self) -> Result<(), P> {
         let next = self.unasked.pop();
-        next.map_or(Ok(()), |(pages, _)| self.missing.push(pages))
+        next.map_or(Ok(()), |(pages, began)| {
+            self.push_missing(pages, began.interrupts)
+        })
     }
 
-    /// Takes the next read for which the gfsd is to be asked.
-    pub(super) fn pop(&mut self) -> Option<P> {
-        self.missing.pop()
-    }
-
-    /// Takes any read that no worker has.
-    pub(super) fn pop_any(&mut self) -> Option<P> {
-        let pages = self.pop();
-        pages.or_else(|| self.unasked.pop().map(|(pages, _)| pages))
+    /// Takes the next read for which the gfsd is to be asked, of those that have begun at such a
+    /// count of interrupts.
+    pub(super) fn pop(&mut self, is_it: impl Fn(u32) -> bool) -> Option<P> {
+        let taken = self.missing.take(|(_, began)| is_it(*began));
+        taken.map(|(pages, _)| pages)
     }
 }

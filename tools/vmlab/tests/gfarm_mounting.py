@@ -32,6 +32,18 @@ with open(sys.argv[1], "rb") as file:
     view = mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
 print(os.readv(os.open(sys.argv[2], os.O_RDONLY), [view]) > 0)
 """
+# Reads what is open, with O_DIRECT, after each of some umount -f.
+FORCED = """
+import ctypes, errno, mmap, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+at, name = sys.argv[1:]
+file, page = os.open(f"{at}/{name}", os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+for turn in range(3):
+    if libc.umount2(at.encode(), 1) == 0 or ctypes.get_errno() != errno.EBUSY:
+        sys.exit(f"umount -f: {ctypes.get_errno()}")
+    if os.preadv(file, [page], turn * 4096) != 4096:
+        sys.exit(f"page {turn}")
+"""
 REFUSED = {
     "nonsense": "nonsense", "readahead=0": "readahead=0 is not in 1..=16384", "readahead": "readahead",
     "connections=65": "connections=65 is not in 1..=64", "actimeo=x": "actimeo=x is not in 0..=3600",
@@ -219,6 +231,15 @@ def test_unmounting_under_load(vm: Lab) -> None:
     ok(said.code, f"code {said.code}: {said.out}")
     in_time((took := time.monotonic() - began) < 20, f"umount -f took {took:.1f} s")
     vm.server.run(f"! mountpoint -q {AT} || umount {AT}")
+
+
+@needs(machines=1, timeout=240)
+def test_what_begins_after_a_forced_unmount_is_read(vm: Lab) -> None:
+    """umount -f of a mount that is in use fails what waits then, and no read that begins afterwards."""
+    servers = gfarm_mount.start(vm)
+    put_random(servers, "open", 20_000)
+    with mounted(servers):
+        vm.server.run(f"python3 -I -S - {AT} open <<'END'\n{FORCED}END", 60)
 
 
 @needs(machines=1, timeout=240)
