@@ -36,7 +36,10 @@ use super::{
     },
     now_us,
     peers::Table,
-    requester::Requests, //
+    requester::{
+        IsOver,
+        Requests, //
+    }, //
 };
 use crate::proto::cache::{
     address::NodeId,
@@ -133,15 +136,14 @@ impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
         }
     }
 
-    /// Carries the read out without the peers `lost`, unless all reads were to end `since` then.
-    /// Sleeps.
+    /// Carries the read out without the peers `lost`, unless it `is_over`. Sleeps.
     pub(super) fn carry_out(
         &mut self,
         read_id: Option<ReadId>,
         lost: &[Option<NodeId>],
-        since: u32,
+        is_over: IsOver<'_>,
     ) {
-        if let Some(effect) = self.begin(read_id, lost, since) {
+        if let Some(effect) = self.begin(read_id, lost, is_over) {
             self.run(effect);
         }
     }
@@ -151,11 +153,11 @@ impl<'a, I: Incoming, T: FileSystem> ChunkRead<'a, I, T> {
         &self,
         read_id: Option<ReadId>,
         lost: &[Option<NodeId>],
-        since: u32,
+        is_over: IsOver<'_>,
     ) -> Option<Effect> {
         let effect = self.inbox.begin(&self.wanted, read_id, lost)?;
         // From here on it is told of an end, or that no node is asked; of one before it is not.
-        let is_over = self.requests.is_interrupted(since) || self.requests.cut().is_some();
+        let is_over = self.requests.is_over() || is_over() || self.requests.cut().is_some();
         Some(match is_over {
             true => self.step(Event::Cancel),
             false => effect,

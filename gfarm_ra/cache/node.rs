@@ -46,6 +46,7 @@ use super::{
     peers::Peers,
     place::Found,
     requester::{
+        IsOver,
         Notice,
         Requests, //
     },
@@ -217,7 +218,7 @@ impl Node {
     /// Sends reads that ask other nodes now to the file servers, as `umount -f` asks.
     pub(crate) fn interrupt(&self) {
         if let Some(attached) = self.shared.attached() {
-            attached.requests.interrupt();
+            attached.requests.cancel();
         }
     }
 
@@ -243,11 +244,12 @@ impl Reads {
         lent: Lent<T>,
         id: ContentId,
         size_bytes: u64,
+        is_over: IsOver<'_>,
     ) -> Option<(Lent<T>, Option<Notice>)> {
         let Some(attached) = self.0.attached() else {
             return Some((lent, None));
         };
-        let filled = memory::without_io(|| attached.requests.fill(lent, id, size_bytes));
+        let filled = memory::without_io(|| attached.requests.fill(lent, id, size_bytes, is_over));
         filled.map(|(lent, notice)| (lent, Some(notice)))
     }
 

@@ -15,7 +15,6 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{
     AtomicBool,
-    AtomicU32,
     Ordering::{
         Acquire,
         Release, //
@@ -93,6 +92,10 @@ const HAVE_LEN: usize = HEAD_LEN + Have::LEN + CODE_LEN;
 /// The number of chunks of which a subrequest has pages.
 const CHUNKS_MAX: usize = 2;
 
+/// Tells whether a read is to end, as all of its mount are that had begun. It does so from before
+/// [`Requests::cancel`] is called.
+pub(crate) type IsOver<'a> = &'a dyn Fn() -> bool;
+
 /// The notice to others at the end of a read: owners are told which pages this node has then, and
 /// those who wait for it that it has ended. The latter by its drop.
 pub(crate) struct Notice {
@@ -162,8 +165,6 @@ pub(crate) struct Requests<I: Incoming> {
     data_qps: Arc<DataQps<I>>,
     pub(super) peer_timings: Arc<PeerTimings>,
     pub(super) fragment_len: FragmentLen,
-    /// The number of times that all reads were told to end.
-    interrupts: AtomicU32,
     is_over: AtomicBool,
     /// Whether the port is to be looked at, as something has come by it although it seems to be
     /// down.
@@ -208,7 +209,6 @@ impl<I: Incoming> Requests<I> {
                 data_qps,
                 peer_timings,
                 fragment_len,
-                interrupts: AtomicU32::new(0),
                 is_over: AtomicBool::new(false),
                 is_port_doubted: AtomicBool::new(false),
                 looking <- new_mutex!((), "Requests::looking"),
@@ -218,13 +218,9 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Ends all reads in flight as soon as no device writes to their pages. The pages that they
-    /// lack are read from the file server. Does not wait for them.
-    pub(crate) fn interrupt(&self) {
-        self.interrupts.fetch_add(1, Release);
-        self.cancel();
-    }
-
-    fn cancel(&self) {
+    /// lack are read from the file server. Does not wait for them. Those that ask no node yet find
+    /// out themselves that they are over.
+    pub(crate) fn cancel(&self) {
         for inbox in self.inboxes.iter() {
             inbox.post(Event::Cancel, |_| {});
         }
@@ -235,15 +231,15 @@ impl<I: Incoming> Requests<I> {
         self.data_qps.end();
     }
 
-    /// Ends all reads in flight, as [`interrupt`](Self::interrupt), and refuses new ones.
+    /// Ends all reads in flight, as [`cancel`](Self::cancel), and refuses new ones.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Release);
-        self.interrupt();
+        self.cancel();
     }
 
-    /// Returns whether all reads were to end since this was their count.
-    pub(super) fn is_interrupted(&self, since: u32) -> bool {
-        self.is_over.load(Acquire) || self.interrupts.load(Acquire) != since
+    /// Returns whether no read asks a node any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Acquire)
     }
 
     /// Takes the body of a reply of a node that has the key.
@@ -295,22 +291,22 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Fills pages of a subrequest with those of other nodes, as far as they have them: bytes of
-    /// the content `id` of this size. Returns it with what is to be told when all its pages are
-    /// there; `None` if a device keeps it. Sleeps.
+    /// the content `id` of this size, unless the read `is_over`. Returns it with what is to be told
+    /// when all its pages are there; `None` if a device keeps it. Sleeps.
     pub(crate) fn fill<T: FileSystem>(
         &self,
         lent: Lent<T>,
         id: ContentId,
         size_bytes: u64,
+        is_over: IsOver<'_>,
     ) -> Option<(Lent<T>, Notice)> {
-        let since = self.interrupts.load(Acquire);
         let (mut lent, mut next) = (lent, 0u16);
         let mut notice = Notice {
             id,
             chunks: [const { None }; CHUNKS_MAX],
             in_flight: self.in_flight.clone(),
         };
-        while next < lent.pages() && !self.is_interrupted(since) {
+        while next < lent.pages() && !self.is_over() && !is_over() {
             let page = lent.first_page().saturating_add(next.into());
             let (chunk, start) = (page / PAGES as u64, page % PAGES as u64);
             let rest = u64::from(lent.pages().saturating_sub(next));
@@ -327,7 +323,7 @@ impl<I: Incoming> Requests<I> {
             let noted = kept.and_then(|notice| notice.begin(chunk, pages));
             let read_id = noted.as_ref().and_then(|chunk| chunk.read_id);
             let owners;
-            (lent, owners) = self.piece(lent, wanted, read_id, since)?;
+            (lent, owners) = self.piece(lent, wanted, read_id, is_over)?;
             // They are told of what a file server is asked for, too: they tell others where it is.
             if let Some(chunk) = noted {
                 chunk.owners.add_all(&owners);
@@ -379,7 +375,7 @@ impl<I: Incoming> Requests<I> {
         lent: Lent<T>,
         wanted: Wanted,
         read_id: Option<ReadId>,
-        since: u32,
+        is_over: IsOver<'_>,
     ) -> Option<(Lent<T>, Owners)> {
         let Some(lost) = self.asked() else {
             return Some((lent, Owners::NONE));
@@ -389,7 +385,7 @@ impl<I: Incoming> Requests<I> {
         };
         self.endpoint.counters().add(Counter::Reads, 1);
         let mut read = ChunkRead::new(self, inbox.clone(), cq.clone(), wanted, (qp, lent));
-        read.carry_out(read_id, &lost, since);
+        read.carry_out(read_id, &lost, is_over);
         let (qp, lent) = read.into_parts()?;
         let owners = inbox.end();
         self.waits(read_id, None);

@@ -332,7 +332,7 @@ impl Part {
     }
 
     /// Asks other nodes for the pages of a file; `None` if a device keeps its pages.
-    fn ask(self, reads: Reads) -> Option<Self> {
+    fn ask(self, reads: Reads, is_over: &dyn Fn() -> bool) -> Option<Self> {
         let Some((id, given)) = self.shared() else {
             return Some(self);
         };
@@ -348,7 +348,7 @@ impl Part {
             Ok(lent) => lent,
             Err(subrequest) => return Some(part(subrequest.into(), None)),
         };
-        let (lent, notice) = reads.fill(lent, id, given.size_bytes)?;
+        let (lent, notice) = reads.fill(lent, id, given.size_bytes, is_over)?;
         let notice = notice.map(|notice| (reads, notice));
         let is_given = (0..lent.pages()).any(|page| lent.is_filled(page));
         let mut part = part(lent.into_partial(), notice);
@@ -369,7 +369,7 @@ impl Part {
 }
 
 impl Pages for Part {
-    fn ask_nodes(self, is_late: bool) -> Option<Self> {
+    fn ask_nodes(self, is_late: bool, is_over: &dyn Fn() -> bool) -> Option<Self> {
         let reads = {
             let sb = self.pages.subrequest().inode().super_block();
             sb.data().reads()
@@ -381,7 +381,7 @@ impl Pages for Part {
             reads.count(Counter::NotAsked, 1);
             return Some(self);
         }
-        let part = self.ask(reads)?;
+        let part = self.ask(reads, is_over)?;
         if part.len() == 0 {
             part.end(Ending::Read);
             return None;

@@ -21,8 +21,8 @@ pub(crate) enum Ending {
 /// A part of a file that is to be read, into memory of its owner.
 pub(crate) trait Pages: Send + 'static {
     /// Fills what other nodes have, or counts that none is asked as it is too late; returns what is
-    /// to be read from the gfsd, or `None` if the read has ended. Sleeps.
-    fn ask_nodes(self, is_late: bool) -> Option<Self>
+    /// to be read from the gfsd, or `None` if the read has ended. Sleeps, until the read `is_over`.
+    fn ask_nodes(self, is_late: bool, is_over: &dyn Fn() -> bool) -> Option<Self>
     where
         Self: Sized;
 

@@ -261,7 +261,7 @@ impl<P: Pages> Inner<P> {
         let is_late = (setup.now_ms() as u32).wrapping_sub(began.at_ms) > ASKED_WITHIN_MS;
         let mut missing = Some(pages);
         if !is_over() {
-            missing = missing.and_then(|pages| pages.ask_nodes(is_late));
+            missing = missing.and_then(|pages| pages.ask_nodes(is_late, &is_over));
         }
         if is_over() {
             if let Some(pages) = missing.take() {
