@@ -117,8 +117,8 @@ impl<I: Incoming> DataQps<I> {
         if taken.is_some() {
             return taken;
         }
-        // The worker may have one.
-        drop(self.renewing.lock());
+        // The worker may have one, and takes no other one before the lists are looked at.
+        let _renewing = self.renewing.lock();
         self.take_listed()
     }
 
