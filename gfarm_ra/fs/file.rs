@@ -435,7 +435,8 @@ impl Pages for Part {
     }
 
     fn end(self, how: Ending) {
-        let is_end = self.rest().is_some_and(|rest| rest.position >= rest.size);
+        // Other nodes have given all up to the end of the file.
+        let ended = self.rest().filter(|rest| rest.position >= rest.size);
         let Self {
             pages,
             is_torn,
@@ -446,12 +447,11 @@ impl Pages for Part {
         let subrequest = pages.into_subrequest();
         let end = match how {
             _ if is_torn => End::Failed(EIO),
-            Ending::Read if subrequest.is_empty() || !is_end => End::Read,
-            Ending::Read | Ending::EndOfFile => {
-                // Before the readers see the pages: they compare with the size then.
-                inode::take_live_size(subrequest.inode());
-                End::EndOfFile
-            }
+            Ending::Read => match ended.filter(|_| !subrequest.is_empty()) {
+                Some(rest) => at_end(&subrequest, rest.size),
+                None => End::Read,
+            },
+            Ending::EndOfFile { size } => at_end(&subrequest, size),
             Ending::Failed(error) => {
                 let error = inode::stale_if_gone(error);
                 if error == ESTALE {
@@ -467,6 +467,14 @@ impl Pages for Part {
         }
         drop(waiter);
     }
+}
+
+/// Ends a read at the end of a file of this size, before the readers see the pages: they compare
+/// with the size then. What a reader has that keeps no pages ends without zeroes.
+fn at_end(subrequest: &Subrequest<Gfarm>, size: u64) -> End {
+    let zeroed_from = subrequest.is_cached().then_some(size);
+    inode::take_live_size(subrequest.inode(), zeroed_from);
+    End::EndOfFile
 }
 
 /// Starts to read a part of a file. Returns before it is there, unless the mount has `ra_async=0`.

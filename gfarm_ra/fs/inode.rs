@@ -165,14 +165,12 @@ impl InodeData {
         shared.is_some_and(|(_, now)| now == changes) && self.dropped_at.load(Acquire) == changes
     }
 
-    /// Sets attributes. A gfsd that tells of a smaller size meanwhile has pages end there with
-    /// zeroes: see [`take_live_size`].
+    /// Sets attributes, with a size that [`drop_pages`] has returned. The inode has a smaller one
+    /// if pages have ended there with zeroes since: see [`take_live_size`].
     fn set(&self, inode: &Inode<Gfarm>, attributes: &Attributes) -> Result {
         let _known = self.known.lock();
-        let (_, live) = self.content.live();
-        let size = live.map_or(attributes.size, |live| live.min(attributes.size));
         inode.set_attributes(&Attributes {
-            size,
+            size: attributes.size.min(inode.size()),
             ..*attributes
         })
     }
@@ -268,16 +266,18 @@ fn observe_in_turn(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>, drops:
     }
 }
 
-/// Takes a smaller size that a gfsd has told. A larger one has to wait for who drops the pages: the
-/// last one ends with zeroes. Takes no turn of the pages: the task that drops them waits
-/// for reads to end, and this is the end of one.
-pub(super) fn take_live_size(inode: &Inode<Gfarm>) {
+/// Takes a smaller size that a gfsd has told, and the one from which on a page that has just been
+/// read is zeroed, also if gfsds have told another one since. A larger one has to wait for who
+/// drops the pages: the last one ends with zeroes. Takes no turn of the pages: the task that drops
+/// them waits for reads to end, and this is the end of one.
+pub(super) fn take_live_size(inode: &Inode<Gfarm>, zeroed_from: Option<u64>) {
     let data = inode.data();
     let _known = data.known.lock();
-    if let (_, Some(size)) = data.content.live() {
-        if size < inode.size() {
-            inode.set_size(size);
-        }
+    let (_, live) = data.content.live();
+    let told = [live, zeroed_from].into_iter().flatten();
+    let size = told.fold(inode.size(), u64::min);
+    if size < inode.size() {
+        inode.set_size(size);
     }
 }
 

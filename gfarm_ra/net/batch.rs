@@ -65,13 +65,13 @@ pub(super) fn rewind_all<P: Pages>(batch: &mut [P]) {
     }
 }
 
-/// Ends reads whose bytes are those of the file: what is not full ends with it.
-pub(super) fn end_all<P: Pages>(batch: &mut KVec<P>) {
+/// Ends reads whose bytes are those of a file of `size` bytes: what is not full ends with it.
+pub(super) fn end_all<P: Pages>(batch: &mut KVec<P>, size: u64) {
     while let Some(mut pages) = batch.pop() {
         pages.progress();
         let how = match pages.len() {
             0 => Ending::Read,
-            _ => Ending::EndOfFile,
+            _ => Ending::EndOfFile { size },
         };
         pages.end(how);
     }

@@ -13,7 +13,11 @@ pub(crate) enum Ending {
     /// The memory is full, or as much of it as could be read; the rest is asked for again.
     Read,
     /// The file ends where the bytes end.
-    EndOfFile,
+    EndOfFile {
+        /// Its size, in bytes, as the gfsd has told it of these bytes: what the label says by now
+        /// may be another content's.
+        size: u64,
+    },
     /// The read fails.
     Failed(Error),
 }

@@ -428,30 +428,30 @@ impl Reader {
             return self.reset();
         };
         let host = taken.host.clone();
-        let event = match self.read_content(descriptor, &host, batch) {
-            Ok(true) => Event::Progress,
-            Ok(false) => {
+        let read = self.read_content(descriptor, &host, batch);
+        match read {
+            Ok(Some(size)) => batch::end_all(batch, size),
+            _ => batch::rewind_all(batch),
+        }
+        let event = match read {
+            Ok(Some(_)) => Event::Progress,
+            Ok(None) => {
                 let why = Fault::malformed("gen");
                 Event::Outdated(self.client.setup().failure(why))
             }
             Err(trouble) => self.gfsd_failed(GfsdRequest::Read, trouble),
         };
-        if event == Event::Progress {
-            batch::end_all(batch);
-        } else {
-            batch::rewind_all(batch);
-        }
         self.effect = self.machine.step(event);
     }
 
-    /// Reads until it is known what the bytes are, and returns whether they are of the content that
-    /// the descriptor was opened for.
+    /// Reads until it is known what the bytes are. Returns the size of the file that they are of;
+    /// `None` if they are not of the content that the descriptor was opened for.
     fn read_content<P: Pages>(
         &self,
         descriptor: Descriptor,
         host: &Host,
         batch: &mut [P],
-    ) -> Result<bool, Trouble> {
+    ) -> Result<Option<u64>, Trouble> {
         let Descriptor { fd, epoch, id } = descriptor;
         let bytes = batch.iter().map(P::len).fold(0, usize::saturating_add);
         if self.content.asks_first(host.id(), bytes, host.did_agree()) {
@@ -476,8 +476,8 @@ impl Reader {
             }
             host.answered();
             match verdict {
-                Verdict::Accepted => return Ok(true),
-                Verdict::Outdated => return Ok(false),
+                Verdict::Accepted => return Ok(Some(live.size)),
+                Verdict::Outdated => return Ok(None),
                 Verdict::Again(next) => {
                     host.set_did_agree(false);
                     batch::rewind_all(batch);
@@ -485,6 +485,6 @@ impl Reader {
                 }
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }

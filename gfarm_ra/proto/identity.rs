@@ -32,6 +32,8 @@
 //! time, in which a writer that keeps the file open writes once more. Pages
 //! that one gfsd has given are therefore of one state of its file. Pages of two gfsds can differ
 //! while a writer has the file open on one of them; the first open after its close drops both.
+//! Their size never does: what lies between two sizes no one has written, so a gfsd that tells
+//! another size than those before it begins anew ([`Label::live_size`]).
 //!
 //! Pages of other nodes are of one state in the same way: the time of the last write belongs to
 //! what they are asked for ([`ContentId`]), as the first gfsd has told it here, else gfmd. If the
@@ -168,7 +170,7 @@ pub struct Label {
     observed: Observation,
     /// The number of changes of the content: distinguishes a generation from the same number later.
     changes: u64,
-    /// The gfsds that have given bytes of the label.
+    /// The gfsds that have given bytes of the label: all have told the same size.
     witnesses: [Option<Witness>; WITNESSES_MAX],
     /// The time of the last write of what is cached: what the first gfsd has told, else gfmd.
     mtime: Time,
@@ -265,7 +267,7 @@ impl Label {
         self.changes
     }
 
-    /// Returns the size that a gfsd has told of the content, in bytes; that of gfmd is from the
+    /// Returns the size that the gfsds have told of the content, in bytes; that of gfmd is from the
     /// last close of a writer, and may be another one.
     pub fn live_size(&self) -> Option<u64> {
         let [first, ..] = &self.witnesses;
@@ -362,14 +364,18 @@ impl Label {
     }
 
     /// Takes what a gfsd tells of its file: [`Change::Rewritten`] if it has told something else
-    /// before.
+    /// before, or another one another size.
     pub fn witness(&mut self, host: HostId, live: &LiveAttr) -> Change {
         let witness = Witness { host, live: *live };
-        // Whether it has told something else before, so that a writer has the file open.
+        // Whether something else was told before, so that a writer has the file open.
         let mut is_written = false;
         let mut is_first = true;
         for place in &mut self.witnesses {
             match place {
+                Some(known) if known.live.size != live.size => {
+                    is_written = true;
+                    break;
+                }
                 Some(known) if known.host != host => is_first = false,
                 Some(known) if known.live.is_same_content(live) => return Change::Same,
                 Some(_) => {

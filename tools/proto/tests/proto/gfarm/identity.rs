@@ -30,12 +30,13 @@ const HOST: HostId = HostId(7);
 /// Returns whether a read that ends now may fill pages.
 fn accepts(label: &Label, ticket: Ticket) -> bool {
     let mtime = Time { sec: 1, nsec: 2 };
+    let size = label.live_size().unwrap_or(3);
     let live = LiveAttr {
-        size: 3,
+        size,
         atime: mtime,
         mtime,
     };
-    let closed = Closed { size: 3, mtime };
+    let closed = Closed { size, mtime };
     let mut label = *label;
     label.judge(ticket, &live, &closed) == Verdict::Accepted
 }
@@ -225,6 +226,45 @@ fn a_write_in_place_drops_the_pages_of_the_gfsd() {
     // What was known of the other is forgotten with its pages.
     assert_eq!(label.witness(two, &live(10, 70)), Change::Same);
     assert_eq!(label.witness(one, &live(10, 10)), Change::Same);
+}
+
+#[test]
+fn gfsds_that_tell_different_sizes_have_no_pages_beside_each_other() {
+    let live = |size| LiveAttr {
+        size,
+        atime: time(0),
+        mtime: time(0),
+    };
+    let closed = Closed {
+        size: 5000,
+        mtime: time(0),
+    };
+    let id = file(3, 1).id;
+    let (one, two) = (HostId(1), HostId(2));
+    // A writer has cut the file at one of them, or has made it longer.
+    for size in [100, 10_000] {
+        let mut label = Label::new(file(3, 1));
+        assert_eq!(label.witness(one, &live(5000)), Change::Same);
+        let changes = label.changes();
+        assert_eq!(label.witness(two, &live(size)), Change::Rewritten);
+        assert_eq!(label.live_size(), Some(size));
+        assert_ne!(label.changes(), changes, "pages of the other are dropped");
+        assert_eq!(label.shared(), None, "a writer has the file open");
+        // Who goes from one to the other each time reads twice, and never again and again.
+        for host in [one, two].into_iter().cycle().take(40) {
+            let told = live(if host == one { 5000 } else { size });
+            let mut next = label.ticket(id, host);
+            let mut reads = 0;
+            while let Some(ticket) = next {
+                reads += 1;
+                let verdict = label.judge(ticket, &told, &closed);
+                assert!(verdict == Verdict::Accepted || again(verdict).is_some());
+                next = again(verdict);
+            }
+            assert!(reads <= 2, "{reads} reads");
+            assert_eq!(label.live_size(), Some(told.size), "of the accepted bytes");
+        }
+    }
 }
 
 #[test]
