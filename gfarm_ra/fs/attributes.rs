@@ -14,6 +14,7 @@ use crate::proto::{
         Attr,
         FileType,
         Mode,
+        Object,
         Time, //
     },
     identity::Observation, //
@@ -27,6 +28,11 @@ pub(super) struct Told {
 }
 
 impl Told {
+    /// Returns the object.
+    pub(super) fn object(&self) -> Object {
+        Object::new(self.observed.id, self.observed.file_type)
+    }
+
     /// Returns the key of the inode of the object.
     ///
     /// A file keeps its inode when it is rewritten, which makes a new generation: the label of the

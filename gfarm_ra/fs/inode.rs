@@ -134,7 +134,7 @@ impl InodeData {
         if known.is_root() || known.is(parent, name) {
             return Ok(known);
         }
-        Place::new(parent, name, self.content.inum())
+        Place::new(parent, name, self.content.object())
     }
 
     /// The object was found here: requests go by this name from now on, as long as it is not found

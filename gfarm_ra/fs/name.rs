@@ -67,7 +67,7 @@ pub(super) fn inode<'a>(
 ) -> Result<InodeRef<'a, Gfarm>> {
     for _ in 0..INODES_MAX {
         let inode = dir.super_block().inode(told.key(), &told.attributes, || {
-            let place = Place::new(parent, name, told.observed.id.inum)?;
+            let place = Place::new(parent, name, told.object())?;
             InodeData::new(place, told)
         })?;
         let place = inode.data().place_of(parent, name)?;

@@ -118,7 +118,7 @@ impl Client {
         let found = self.ask(&call, Kind::Attributes, |part, asked| {
             match part {
                 // The last one is that of the name.
-                Part::Directory(id) => is_it = dir.is_inum(id.inum),
+                Part::Directory(id) => is_it = dir.has(id),
                 Part::Attr(attr) if is_it => {
                     result = take.take().map(|take| take(&Seen { attr, asked }));
                 }
@@ -171,7 +171,7 @@ impl Client {
         let mut result = None;
         self.ask(&call, kind, |part, asked| {
             match part {
-                Part::Attr(attr) if !place.is_inum(attr.id.inum) => return Err(ESTALE),
+                Part::Attr(attr) if !place.has(attr.id) => return Err(ESTALE),
                 Part::Attr(attr) => {
                     result = take.take().map(|take| take(&Seen { attr, asked }));
                 }
@@ -194,7 +194,7 @@ impl Client {
         let mut target = KVec::new();
         self.ask(&call, Kind::Link, |part, _| {
             match part {
-                Part::Object(opened) if !place.is_inum(opened.id.inum) => return Err(ESTALE),
+                Part::Object(opened) if !place.has(opened.id) => return Err(ESTALE),
                 Part::Link(bytes) => target.extend_from_slice(bytes, GFP_KERNEL)?,
                 _ => {}
             }
@@ -225,7 +225,7 @@ impl Client {
         progress.begin();
         self.ask(&call, kind, |part, asked| {
             match part {
-                Part::Object(opened) if !dir.is_inum(opened.id.inum) => return Err(ESTALE),
+                Part::Object(opened) if !dir.has(opened.id) => return Err(ESTALE),
                 Part::Count(entries) => count = entries,
                 Part::Entry(entry) => {
                     progress.entry(entry.name);

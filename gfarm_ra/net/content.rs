@@ -15,7 +15,8 @@ use crate::proto::{
     attr::{
         Attr,
         DirEntry,
-        FileId, //
+        FileId,
+        Object, //
     },
     gfs::LiveAttr,
     identity::{
@@ -77,9 +78,9 @@ impl Content {
         Arc::pin_init(pin_init!(Self { label <- label }), GFP_KERNEL)
     }
 
-    /// Returns the number of the object, which does not change.
-    pub(crate) fn inum(&self) -> u64 {
-        self.label.lock().id().inum
+    /// Returns the object, which does not change.
+    pub(crate) fn object(&self) -> Object {
+        self.label.lock().object()
     }
 
     /// Takes what gfmd tells by a name, see [`Label::observe`].

@@ -10,7 +10,10 @@ use kernel::{
 };
 
 use crate::proto::{
-    attr::FileId,
+    attr::{
+        FileId,
+        Object, //
+    },
     name::Name, //
 };
 
@@ -21,29 +24,29 @@ pub(crate) struct Place {
     parent: Option<Arc<Place>>,
     /// Empty for the root, else checked by [`Name::new`].
     name: KVec<u8>,
-    /// 0 for the root.
-    inum: u64,
+    /// `None` for the root.
+    object: Option<Object>,
 }
 
 impl Place {
-    /// Returns the place of the root, which may have any number.
+    /// Returns the place of the root, which may have any identity.
     pub(crate) fn root() -> Result<Arc<Self>> {
         let this = Self {
             parent: None,
             name: KVec::new(),
-            inum: 0,
+            object: None,
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Returns the place of the object `inum`, which is `name` in a directory.
-    pub(crate) fn new(parent: &Arc<Self>, name: Name<'_>, inum: u64) -> Result<Arc<Self>> {
+    /// Returns the place of an object, which is `name` in a directory.
+    pub(crate) fn new(parent: &Arc<Self>, name: Name<'_>, object: Object) -> Result<Arc<Self>> {
         let mut bytes = KVec::new();
         bytes.extend_from_slice(name.as_bytes(), GFP_KERNEL)?;
         let this = Self {
             parent: Some(parent.clone()),
             name: bytes,
-            inum,
+            object: Some(object),
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
@@ -69,23 +72,24 @@ impl Place {
 
     /// Returns the number of the object; 0 for the root.
     pub(super) fn inum(&self) -> u64 {
-        self.inum
+        self.object.map_or(0, |object| object.inum())
     }
 
-    /// Returns whether the object has this number.
-    pub(super) fn is_inum(&self, inum: u64) -> bool {
+    /// Returns whether the object has this identity: gfmd gives the number of a directory that is
+    /// gone to the next object, which may be one that this user's neighbours may not look into.
+    pub(super) fn has(&self, id: FileId) -> bool {
         // That of the root is not known.
-        self.inum == 0 || self.inum == inum
+        self.object.is_none_or(|object| object.is(id))
     }
 
-    /// Returns whether this is the object with this number in this directory, as far as one was
+    /// Returns whether this is the object with this identity in this directory, as far as one was
     /// walked to.
-    pub(super) fn is_object(&self, dir: Option<FileId>, inum: u64) -> bool {
+    pub(super) fn is_object(&self, dir: Option<FileId>, id: FileId) -> bool {
         let is_dir = match (&self.parent, dir) {
-            (Some(parent), Some(dir)) => parent.is_inum(dir.inum),
+            (Some(parent), Some(dir)) => parent.has(dir),
             _ => true,
         };
-        is_dir && self.is_inum(inum)
+        is_dir && self.has(id)
     }
 
     /// Returns whether this is the place of the root.

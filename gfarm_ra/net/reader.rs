@@ -277,7 +277,7 @@ impl Reader {
                     let seen = Seen { attr, asked };
                     // Of a file that is not open yet the task that opens it takes what was found.
                     let takes = || self.content.observe(seen.observation(), Some(true));
-                    is_it = self.naming.place.is_object(dir, attr.id.inum)
+                    is_it = self.naming.place.is_object(dir, attr.id)
                         && (!self.was_opened || takes() != Change::Replaced);
                     if is_it {
                         take(&seen);

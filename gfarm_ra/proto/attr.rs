@@ -68,6 +68,36 @@ impl FileId {
     }
 }
 
+/// An object, as it is told from another one that has its number later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    inum: u64,
+    /// The generation of a directory or a link, which does not change. That of a file is its
+    /// content's, of which its label knows whose it is ([`identity`](super::identity)).
+    gen: Option<u64>,
+}
+
+impl Object {
+    /// Returns the object that was told of.
+    pub const fn new(id: FileId, file_type: FileType) -> Self {
+        let gen = match file_type {
+            FileType::Regular => None,
+            FileType::Directory | FileType::SymbolicLink => Some(id.gen),
+        };
+        Self { inum: id.inum, gen }
+    }
+
+    /// Returns its number.
+    pub const fn inum(&self) -> u64 {
+        self.inum
+    }
+
+    /// Returns whether this identity is its own.
+    pub fn is(&self, id: FileId) -> bool {
+        self.inum == id.inum && self.gen.is_none_or(|gen| gen == id.gen)
+    }
+}
+
 /// The type and the permissions of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {

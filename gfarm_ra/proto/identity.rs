@@ -45,6 +45,7 @@ use super::{
     attr::{
         FileId,
         FileType,
+        Object,
         Time, //
     },
     gfs::LiveAttr,
@@ -259,6 +260,11 @@ impl Label {
     /// Returns the identity of the content.
     pub const fn id(&self) -> FileId {
         self.observed.id
+    }
+
+    /// Returns the object, which does not change.
+    pub const fn object(&self) -> Object {
+        Object::new(self.observed.id, self.observed.file_type)
     }
 
     /// Returns how often the content has changed: pages that were cached at another count are to be

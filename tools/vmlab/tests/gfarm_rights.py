@@ -109,6 +109,26 @@ def test_who_is_let_in_is_asked_by_the_name(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=240)
+def test_an_open_directory_is_not_the_next_one_with_its_number(vm: Lab) -> None:
+    """Who has a directory open that is gone does not list a private one to which gfmd has given its number, and does
+    not look into it."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.run(f"gfmkdir /lent /lent/file; gfchmod 755 /lent; rm -rf {SIGNS}; mkdir -m 1777 {SIGNS}")
+    with mounted(gfarm, "allow_other,actimeo=600") as mount:
+        held = f"cd {mount.at}/lent && ls && touch {SIGNS}/in && until [ -e {SIGNS}/go ]; do sleep 0.05; done"
+        job = vm.server.start_job(f"{gfarm.become('bob')} bash -c {shlex.quote(f'{held}; ls; stat secret')} 2>&1", 60)
+        gfarm.run(f"until [ -e {SIGNS}/in ]; do sleep 0.05; done")
+        inode = "gfls -dli /lent | awk '{print $1}'"
+        before = gfarm.run(inode)
+        gfarm.run("gfrm -r /lent; gfmkdir /lent; gfchmod 700 /lent; gfreg /etc/hosts /lent/secret")
+        eq(gfarm.run(inode), before, "the number that gfmd gives to the next directory")
+        gfarm.run(f"touch {SIGNS}/go")
+        found = job.wait(60).out
+        ok(found.startswith("file\n") and "secret\n" not in found, f"bob found {found!r}")
+    gfarm.run(f"gfrm -r /lent; rm -r {SIGNS}")
+
+
+@needs(machines=1, timeout=240)
 def test_users_have_their_rights(vm: Lab) -> None:
     """A private file is opened by its owner's mount only; uid= and gid= show all files as one user's; what belongs to
     nobody here is nobody's."""

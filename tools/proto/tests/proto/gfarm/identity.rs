@@ -9,6 +9,7 @@ use proto::gfarm::{
     attr::{
         FileId,
         FileType,
+        Object,
         Time, //
     },
     gfs::LiveAttr,
@@ -127,6 +128,26 @@ fn another_object_is_another_inode() {
             "a number that is used again"
         );
     }
+}
+
+#[test]
+fn a_directory_is_not_the_next_object_with_its_number() {
+    let id = |inum, gen| FileId { inum, gen };
+    for file_type in [FileType::Directory, FileType::SymbolicLink] {
+        let object = Object::new(id(7, 3), file_type);
+        assert!(object.is(id(7, 3)));
+        assert!(!object.is(id(7, 4)), "{file_type:?}: made after its end");
+        assert!(!object.is(id(8, 3)));
+        let seen = Observation {
+            file_type,
+            ..file(3, 1)
+        };
+        assert_eq!(Label::new(seen).object(), object);
+    }
+    let written = Object::new(id(7, 3), FileType::Regular);
+    assert!(written.is(id(7, 4)), "another content of a file");
+    assert!(!written.is(id(8, 3)));
+    assert_eq!(written.inum(), 7);
 }
 
 /// The answer to a question with this number, after the owner has set the time so often.
