@@ -249,11 +249,12 @@ impl Reader {
             // The caller sees the state, and reads or fails what waits.
             Effect::Read(_) | Effect::Fail(_) | Effect::Ignore => return Ok(()),
         };
-        if setup.interrupts() != interrupts {
-            return Err(EIO);
-        }
+        // Also if waits are interrupted: who gives up closes the descriptor that the machine knows.
         self.effect = self.machine.step(event);
-        Ok(())
+        match setup.interrupts() == interrupts {
+            true => Ok(()),
+            false => Err(EIO),
+        }
     }
 
     /// Takes note of the process in which gfmd holds the descriptor.

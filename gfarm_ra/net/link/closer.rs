@@ -134,19 +134,22 @@ impl Link {
         self.changed.wake_all();
     }
 
-    /// Waits until few descriptors are to be closed, gfmd is not there, or waits are interrupted.
-    /// Sleeps, killable.
+    /// Waits until few descriptors are to be closed, or gfmd is not there. Sleeps, killable.
     ///
     /// # Errors
     ///
-    /// `ERESTARTSYS` when the task is killed.
+    /// `EIO` if waits are interrupted, `ERESTARTSYS` when the task is killed.
     pub(in crate::net) fn await_closes(&self, interrupts: u32) -> Result {
         self.changed.wait_until_killable(|| {
             let state = self.state.lock();
             state.closes.len() < WAITING_MAX
                 || state.machine.ready().is_none()
                 || self.setup.interrupts() != interrupts
-        })
+        })?;
+        match self.setup.interrupts() == interrupts {
+            true => Ok(()),
+            false => Err(EIO),
+        }
     }
 
     /// Returns how many descriptors are to be closed; `None` if there are none.

@@ -373,6 +373,7 @@ def closed(judge: Judge, _seed: int) -> None:
     refused_closes(judge)
     interrupted(judge)
     interrupted_opens(judge)
+    interrupted_reopens(judge)
 
 
 FORGOTTEN_FILES, FORGOTTEN_STEP = 16, 3
@@ -426,6 +427,44 @@ def interrupted_opens(judge: Judge) -> None:
         wrong = ["" if waited else "it did not wait", "" if said == ["EIO"] else f"{said}, not EIO",
                  "" if took < SOON_SECONDS else f"after {took:.1f} s"]
         judge.report("umount -f in an open", "; ".join(text for text in wrong if text), took, judge.log.lines())
+
+
+MANY_CLOSES = 48    # more than a file that is opened anew waits for
+
+
+def interrupted_reopens(judge: Judge) -> None:
+    """Files are closed, gfmd is silent, and one that has lost its gfsd is to be opened anew: umount -f ends that, and
+    no descriptor stays open."""
+    world, user, said = judge.world, judge.user, list[str]()
+    with mounted("connect_timeout=20,receive_timeout=60,reconnect_timeout=60"):
+        held = os.open(user.path("f"), os.O_RDONLY)
+        os.pread(held, 1, 0)
+        files = [os.open(user.path("f"), os.O_RDONLY) for _file in range(MANY_CLOSES)]
+        world.gfmd.freeze()
+        for file in files:
+            os.close(file)
+        for gfsd in world.gfsds.values():
+            gfsd.drop()
+        os.posix_fadvise(held, 0, 0, os.POSIX_FADV_DONTNEED)
+
+        def read() -> None:
+            try:
+                os.pread(held, 1, 0)
+                said.append("")
+            except OSError as error:
+                said.append(errorcode.get(error.errno or 0, str(error)))
+        task = threading.Thread(target=read)
+        task.start()
+        time.sleep(1)
+        waited = not said
+        subprocess.run(["umount", "-f", AT], stderr=subprocess.DEVNULL, check=False)
+        world.forget(1)     # they have ended with their process
+        world.gfmd.thaw()
+        task.join()
+        os.close(held)
+        wrong = ["" if waited else "it did not wait", all_closed(world)]
+        judge.report("umount -f while a file is opened anew", "; ".join(text for text in wrong if text), 0,
+                     judge.log.lines())
 
 
 PROGRAMS: dict[str, Callable[[Judge, int], None]] = {"boundaries": boundaries, "random": at_random, "many": many,
