@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Inline functions of C that Rust cannot reach; those of requests are in netfs.c, and
- * those of permissions in rights.c, those of mappings in faults.c. They are exported,
+ * those of permissions in rights.c, those of mappings in faults.c, those of ages in ages.c. They are exported,
  * as generic and inlined functions of the crate call them from its users' modules.
  */
 #include <linux/backing-dev.h>
 #include <linux/export.h>
 #include <linux/fs.h>
 #include <linux/fs_context.h>
-#include <linux/jiffies.h>
 #include <linux/key.h>
 #include <linux/netfs.h>
 #include <linux/pagemap.h>
@@ -272,34 +271,6 @@ struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry)
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_inode);
 
-/* The age of a name is counted from here. Written and read without a lock, in one word. */
-void vfs_ext_helper_dentry_renew(struct dentry *dentry)
-{
-	WRITE_ONCE(dentry->d_time, jiffies);
-}
-EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_renew);
-
-unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry)
-{
-	return jiffies_to_msecs(jiffies - READ_ONCE(dentry->d_time));
-}
-EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_age_ms);
-
-/* Walks under RCU see the attributes that were set before. */
-void vfs_ext_helper_inode_told(struct inode *inode)
-{
-	smp_store_release(&container_of(inode, struct vfs_ext_inode, netfs.inode)->told, jiffies ?: 1);
-}
-EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_told);
-
-u64 vfs_ext_helper_inode_age_ms(const struct inode *inode)
-{
-	unsigned long told = smp_load_acquire(&container_of(inode, struct vfs_ext_inode, netfs.inode)->told);
-
-	return told ? (u64)(jiffies - told) * MSEC_PER_SEC / HZ : U64_MAX;
-}
-EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_age_ms);
-
 bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx)
 {
 	return dir_emit_dots(file, ctx);
@@ -316,55 +287,6 @@ bool vfs_ext_helper_emit(struct dir_context *ctx, const char *name, int len, u64
 	return true;
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_emit);
-
-/*
- * Makes the kernel know what a name in an open directory names, as a lookup does. The caller holds
- * the directory's lock, shared, and passes its reference to the inode on, also with an error.
- */
-int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct inode *inode)
-{
-	struct dentry *parent = dir->f_path.dentry, *dentry, *alias;
-	struct qstr q = QSTR_INIT(name, len);
-	int ret = 0;
-
-	if (inode->i_sb != parent->d_sb) {
-		iput(inode);
-		return -EXDEV;
-	}
-	q.hash = full_name_hash(parent, name, len);
-	dentry = d_lookup(parent, &q);
-	if (dentry && d_inode(dentry) != inode) {
-		d_invalidate(dentry);
-		dput(dentry);
-		dentry = NULL;
-	}
-	if (!dentry)
-		dentry = d_alloc_parallel(parent, &q);
-	if (IS_ERR(dentry)) {
-		iput(inode);
-		return PTR_ERR(dentry);
-	}
-	if (!d_in_lookup(dentry)) {
-		/* Known, or another task has looked it up meanwhile. */
-		if (d_inode(dentry) == inode)
-			vfs_ext_helper_dentry_renew(dentry);
-		iput(inode);
-		dput(dentry);
-		return 0;
-	}
-	vfs_ext_helper_dentry_renew(dentry);
-	alias = d_splice_alias(inode, dentry);
-	d_lookup_done(dentry);
-	if (IS_ERR(alias)) {
-		ret = PTR_ERR(alias);
-	} else if (alias) {
-		vfs_ext_helper_dentry_renew(alias);
-		dput(alias);
-	}
-	dput(dentry);
-	return ret;
-}
-EXPORT_SYMBOL_GPL(vfs_ext_helper_remember);
 
 /* ",name" or ",name=value" in /proc/mounts. */
 void vfs_ext_helper_show(struct seq_file *m, const char *name, const char *value)
