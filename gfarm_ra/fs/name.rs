@@ -148,7 +148,7 @@ pub(super) fn holds(options: &Options, name: &Met, asks: impl FnOnce() -> bool) 
     let is_asked = name.is_opened && is_file && asks();
     // Where there was no file, nothing but the question here finds one.
     let is_missed = name.is_opened && name.kind.is_none() && !options.is_nocto();
-    let is_young = is_within(name.age_ms.into(), options.get(Setting::Actimeo));
+    let is_young = is_within(name.age_ms, options.get(Setting::Actimeo));
     !name.is_forced && (is_asked || is_young && !is_missed)
 }
 

@@ -34,7 +34,7 @@ pub struct Name<'a, T: FileSystem> {
     /// The inode that it names; `None` if there was no such entry.
     pub inode: Option<&'a Inode<T>>,
     /// The time since the server said so, in milliseconds.
-    pub age_ms: u32,
+    pub age_ms: u64,
     /// Whether the server must be asked, as a path walk has met a file that is gone (`ESTALE`).
     pub is_forced: bool,
     /// Whether what it names is opened next. If that fails with `ESTALE`, the path walk comes again

@@ -27,7 +27,7 @@ pub struct Met {
     pub kind: Option<Kind>,
     /// The time since the server said so, in milliseconds, as
     /// [`Name::age_ms`](super::Name::age_ms).
-    pub age_ms: u32,
+    pub age_ms: u64,
     /// Whether the server must be asked, as [`Name::is_forced`](super::Name::is_forced).
     pub is_forced: bool,
     /// Whether what it names is opened next, as [`Name::is_opened`](super::Name::is_opened).

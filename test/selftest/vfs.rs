@@ -253,7 +253,7 @@ impl FileSystem for Ferrotest {
 
     fn revalidate(dir: &Inode<Self>, name: &Name<'_, Self>) -> Result<Validity> {
         let mount = dir.super_block().data();
-        if name.age_ms < mount.options.assume_ms.unwrap_or(0) && !name.is_forced {
+        if name.age_ms < u64::from(mount.options.assume_ms.unwrap_or(0)) && !name.is_forced {
             return Ok(Validity::Assumed);
         }
         mount.stats.revalidations.fetch_add(1, Relaxed);

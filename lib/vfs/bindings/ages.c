@@ -15,9 +15,15 @@ void vfs_ext_helper_dentry_renew(struct dentry *dentry)
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_renew);
 
-unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry)
+/* jiffies_to_msecs() begins anew after 49 days, with a name that is young. */
+static u64 vfs_ext_age_ms(unsigned long since)
 {
-	return jiffies_to_msecs(jiffies - READ_ONCE(dentry->d_time));
+	return (u64)(jiffies - since) * MSEC_PER_SEC / HZ;
+}
+
+u64 vfs_ext_helper_dentry_age_ms(const struct dentry *dentry)
+{
+	return vfs_ext_age_ms(READ_ONCE(dentry->d_time));
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_age_ms);
 
@@ -32,7 +38,7 @@ u64 vfs_ext_helper_inode_age_ms(const struct inode *inode)
 {
 	unsigned long told = smp_load_acquire(&container_of(inode, struct vfs_ext_inode, netfs.inode)->told);
 
-	return told ? (u64)(jiffies - told) * MSEC_PER_SEC / HZ : U64_MAX;
+	return told ? vfs_ext_age_ms(told) : U64_MAX;
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_age_ms);
 

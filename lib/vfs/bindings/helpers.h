@@ -102,7 +102,7 @@ int vfs_ext_helper_mmap_prepare(struct vm_area_desc *desc);
 struct mnt_idmap *vfs_ext_helper_file_idmap(const struct file *file);
 struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry);
 void vfs_ext_helper_dentry_renew(struct dentry *dentry);
-unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry);
+u64 vfs_ext_helper_dentry_age_ms(const struct dentry *dentry);
 void vfs_ext_helper_inode_told(struct inode *inode);
 u64 vfs_ext_helper_inode_age_ms(const struct inode *inode);
 bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx);
