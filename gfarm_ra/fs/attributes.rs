@@ -2,6 +2,10 @@
 
 //! The attributes that `stat(2)` shows, from what gfmd tells.
 
+use kernel::time::{
+    Instant,
+    Monotonic, //
+};
 use vfs_ext::{
     Attributes,
     Key,
@@ -25,9 +29,16 @@ use crate::proto::{
 pub(super) struct Told {
     pub(super) observed: Observation,
     pub(super) attributes: Attributes,
+    /// The time at which gfmd was asked.
+    pub(super) asked_at: Instant<Monotonic>,
 }
 
 impl Told {
+    /// Returns the age that this may have, in milliseconds: the time since gfmd was asked.
+    pub(super) fn age_ms(&self) -> u64 {
+        u64::try_from(self.asked_at.elapsed().as_millis()).unwrap_or(0)
+    }
+
     /// Returns the object.
     pub(super) fn object(&self) -> Object {
         Object::new(self.observed.id, self.observed.file_type)

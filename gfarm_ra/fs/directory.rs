@@ -194,8 +194,8 @@ fn fetch(dir: &Inode<Gfarm>, part: &mut Part, at: u64, entries: &Entries<'_, Gfa
                 begin,
                 PART_MAX,
                 &mut progress,
-                |entry, asked| match onward.entry(entry.name) {
-                    true => part.push(entry.name, mount.told(&Seen::of_entry(entry, asked))),
+                |entry, query| match onward.entry(entry.name) {
+                    true => part.push(entry.name, mount.told(&Seen::of_entry(entry, query))),
                     false => Ok(()),
                 },
             );
@@ -232,5 +232,5 @@ fn remember(
     let checked = Name::new(name).map_err(|reason| Error::from(reason.errno()))?;
     // Not for as long as a gfsd is silent: the directory is locked.
     let inode = inode(dir, parent, checked, told, observe_at_once)?;
-    entries.remember(name, inode)
+    entries.remember(name, inode, told.age_ms())
 }

@@ -101,29 +101,28 @@ impl OpenFile {
         let child = name::Name::new(name.bytes).map_err(|reason| Error::from(reason.errno()))?;
         let place = data.place_of(&name.dir.data().place(), child)?;
         let is_granted = data.is_granted(mount.options());
-        let file = match Self::join(data) {
-            Some(file) if is_granted => file,
+        let (file, told) = match Self::join(data) {
+            Some(file) if is_granted => (file, None),
             None if is_granted => {
                 let stream = client.open_later(&place, &data.content)?;
-                Self::begin(data, stream, None, &place)?
+                (Self::begin(data, stream, None, &place)?, None)
             }
             Some(file) => {
-                client
-                    .permit(&place, |seen| mount.told(seen))
-                    .and_then(|told| inode::observe(inode, &told, &place))
-                    .map_err(inode::stale_if_gone)?;
-                file
+                let told = client.permit(&place, |seen| mount.told(seen));
+                let told = told.map_err(inode::stale_if_gone)?;
+                inode::observe(inode, &told, &place).map_err(inode::stale_if_gone)?;
+                (file, Some(told))
             }
             None => {
                 let (stream, told) = client
                     .open(&place, &data.content, |seen| mount.told(seen))
                     .map_err(inode::stale_if_gone)?;
                 inode::observe(inode, &told, &place)?;
-                Self::begin(data, stream, Some(&told), &place)?
+                (Self::begin(data, stream, Some(&told), &place)?, Some(told))
             }
         };
-        if !is_granted {
-            data.set_granted(true);
+        if let Some(told) = told {
+            data.set_granted(Some(told.asked_at));
         }
         inode::drop_outdated(inode)?;
         Ok(Arc::new(file, GFP_KERNEL)?)
@@ -456,7 +455,7 @@ impl Pages for Part {
                 let error = inode::stale_if_gone(error);
                 if error == ESTALE {
                     // The next open finds out what is there.
-                    subrequest.inode().data().set_granted(false);
+                    subrequest.inode().data().set_granted(None);
                 }
                 End::Failed(error)
             }

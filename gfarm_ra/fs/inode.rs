@@ -88,7 +88,7 @@ pub(crate) struct InodeData {
 struct Known {
     /// The place at which it was found last.
     place: Arc<Place>,
-    /// The time at which gfmd has granted an open.
+    /// The time at which gfmd was asked for an open that it has granted.
     granted: Option<Instant<Monotonic>>,
     /// The size of the content of the label, in bytes, as long as the attributes that were told
     /// with it are not shown.
@@ -181,9 +181,10 @@ impl InodeData {
         options.is_nocto() && is_young(self.known.lock().granted, max_s)
     }
 
-    /// Takes note that gfmd has granted an open, or that what it has opened is gone.
-    pub(super) fn set_granted(&self, is_granted: bool) {
-        self.known.lock().granted = is_granted.then(Instant::now);
+    /// Takes note that gfmd has granted an open for which it was asked at a time, or, without one,
+    /// that what it has opened is gone.
+    pub(super) fn set_granted(&self, asked_at: Option<Instant<Monotonic>>) {
+        self.known.lock().granted = asked_at;
     }
 }
 
@@ -243,7 +244,7 @@ fn observe_in_turn(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>, drops:
     };
     if change == Change::Rewritten {
         // Perhaps it is another object's content, which gfmd has not let the user open.
-        data.set_granted(false);
+        data.set_granted(None);
     }
     match change {
         Change::Same | Change::Rewritten => {
@@ -258,7 +259,7 @@ fn observe_in_turn(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>, drops:
             data.set(inode, &attributes)?;
             data.content.showed(told.observed.asked);
             data.known.lock().told_size = None;
-            inode.set_told();
+            inode.set_told(told.age_ms());
             Ok(())
         }
         Change::Overtaken => Ok(()),

@@ -269,6 +269,7 @@ impl Mount {
         Told {
             observed: seen.observation(),
             attributes: attributes(&seen.attr, self.owner(&seen.attr)),
+            asked_at: seen.query.at,
         }
     }
 

@@ -9,6 +9,10 @@ use kernel::{
     sync::{
         Arc,
         Mutex, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
     }, //
 };
 use kernel_ext::{
@@ -27,7 +31,10 @@ use kernel_ext::{
     }, //
 };
 
-use super::setup::Trouble;
+use super::{
+    content::Query,
+    setup::Trouble, //
+};
 use crate::proto::{
     closing::Fds,
     gfm::Fd,
@@ -114,6 +121,7 @@ struct State {
     /// The process that has answered.
     epoch: u32,
     asked_us: u64,
+    asked_at: Instant<Monotonic>,
     /// The descriptor that the answer has brought.
     exported: Option<Fd>,
 }
@@ -137,6 +145,7 @@ impl Call {
                 outcome: Ok(()),
                 epoch: 0,
                 asked_us: 0,
+                asked_at: Instant::now(),
                 exported: None,
             };
             let call = Arc::pin_init(
@@ -162,6 +171,7 @@ impl Call {
         let question = Question::new(kind, checked(&self.path)?);
         let mut state = self.state.lock();
         (state.kind, state.asked_us, state.exported) = (kind, now_us, None);
+        state.asked_at = Instant::now();
         state.progress = None;
         state.forget();
         drop(state);
@@ -295,19 +305,22 @@ impl Call {
     /// the names lead elsewhere.
     pub(super) fn read(
         &self,
-        mut each: impl FnMut(Part<'_>, Asked) -> Result,
+        mut each: impl FnMut(Part<'_>, Query) -> Result,
     ) -> Result<(), Trouble> {
         let mut state = self.state.lock();
         state.outcome?;
         let question = Question::new(state.kind, checked(&self.path)?);
-        let asked = Asked {
-            epoch: state.epoch,
-            number: self.number.load(Ordering::Relaxed),
+        let query = Query {
+            asked: Asked {
+                epoch: state.epoch,
+                number: self.number.load(Ordering::Relaxed),
+            },
+            at: state.asked_at,
         };
         // `each` may sleep, so it does not run under the lock.
         let bytes = core::mem::take(&mut state.answer);
         drop(state);
-        let result = read(&question, &bytes, &mut |part| each(part, asked));
+        let result = read(&question, &bytes, &mut |part| each(part, query));
         let mut state = self.state.lock();
         state.answer = bytes;
         state.forget();

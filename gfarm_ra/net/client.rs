@@ -27,6 +27,7 @@ use super::{
     call::Call,
     content::{
         Content,
+        Query,
         Seen, //
     },
     descriptors::Descriptors,
@@ -50,7 +51,6 @@ use crate::proto::{
     error::GfarmError,
     gfm::Usage,
     gfmd::PAUSE_MS_MAX,
-    identity::Asked,
     listing::Progress,
     name::Name,
     options::Options,
@@ -115,12 +115,12 @@ impl Client {
         let call = Call::new(Kind::Attributes, dir.path(Some(name))?)?;
         let mut take = Some(take);
         let (mut is_it, mut result) = (true, None);
-        let found = self.ask(&call, Kind::Attributes, |part, asked| {
+        let found = self.ask(&call, Kind::Attributes, |part, query| {
             match part {
                 // The last one is that of the name.
                 Part::Directory(id) => is_it = dir.has(id),
                 Part::Attr(attr) if is_it => {
-                    result = take.take().map(|take| take(&Seen { attr, asked }));
+                    result = take.take().map(|take| take(&Seen { attr, query }));
                 }
                 _ => {}
             }
@@ -169,11 +169,11 @@ impl Client {
         let call = Call::new(kind, place.path(None)?)?;
         let mut take = Some(take);
         let mut result = None;
-        self.ask(&call, kind, |part, asked| {
+        self.ask(&call, kind, |part, query| {
             match part {
                 Part::Attr(attr) if !place.has(attr.id) => return Err(ESTALE),
                 Part::Attr(attr) => {
-                    result = take.take().map(|take| take(&Seen { attr, asked }));
+                    result = take.take().map(|take| take(&Seen { attr, query }));
                 }
                 _ => {}
             }
@@ -217,19 +217,19 @@ impl Client {
         at: u64,
         max: u32,
         progress: &mut Progress,
-        mut take: impl FnMut(&DirEntry<'_>, Asked) -> Result,
+        mut take: impl FnMut(&DirEntry<'_>, Query) -> Result,
     ) -> Result<u32> {
         let kind = Kind::List { at, max };
         let call = Call::new(kind, dir.path(None)?)?;
         let mut count = 0;
         progress.begin();
-        self.ask(&call, kind, |part, asked| {
+        self.ask(&call, kind, |part, query| {
             match part {
                 Part::Object(opened) if !dir.has(opened.id) => return Err(ESTALE),
                 Part::Count(entries) => count = entries,
                 Part::Entry(entry) => {
                     progress.entry(entry.name);
-                    take(&entry, asked)?;
+                    take(&entry, query)?;
                 }
                 _ => {}
             }
@@ -375,7 +375,7 @@ impl Client {
         &self,
         call: &Arc<Call>,
         kind: Kind,
-        mut each: impl FnMut(Part<'_>, Asked) -> Result,
+        mut each: impl FnMut(Part<'_>, Query) -> Result,
     ) -> Result<(), Trouble> {
         self.setup.key.warn(self.setup.options.user());
         memory::without_io(|| {

@@ -8,6 +8,10 @@ use kernel::{
     sync::{
         Arc,
         SpinLock, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
     }, //
 };
 
@@ -33,21 +37,31 @@ use crate::proto::{
     replica::HostId, //
 };
 
+/// A question that gfmd has answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Query {
+    /// Its place among the others.
+    pub(crate) asked: Asked,
+    /// The time at which it was queued: what was told may be as old, however long the answer was
+    /// under way.
+    pub(crate) at: Instant<Monotonic>,
+}
+
 /// An observation of an object by gfmd.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
     /// Its attributes.
     pub(crate) attr: Attr<'a>,
     /// The question.
-    pub(crate) asked: Asked,
+    pub(crate) query: Query,
 }
 
 impl<'a> Seen<'a> {
     /// Returns what an entry of a directory tells.
-    pub(crate) fn of_entry(entry: &DirEntry<'a>, asked: Asked) -> Self {
+    pub(crate) fn of_entry(entry: &DirEntry<'a>, query: Query) -> Self {
         Self {
             attr: entry.attr,
-            asked,
+            query,
         }
     }
 
@@ -57,7 +71,7 @@ impl<'a> Seen<'a> {
             id: self.attr.id,
             mtime: self.attr.mtime,
             file_type: self.attr.mode.file_type,
-            asked: self.asked,
+            asked: self.query.asked,
         }
     }
 }

@@ -271,11 +271,11 @@ impl Reader {
         let (mut choice, mut dir) = (Choice::NONE, None);
         let (mut opened, mut fd, mut is_it) = (None, None, true);
         let (mut hosts, since_ms) = (0, self.machine.since_ms());
-        let answer = self.naming.opening.read(|part, asked| {
+        let answer = self.naming.opening.read(|part, query| {
             match part {
                 Part::Directory(id) => dir = Some(id),
                 Part::Attr(attr) => {
-                    let seen = Seen { attr, asked };
+                    let seen = Seen { attr, query };
                     // Of a file that is not open yet the task that opens it takes what was found.
                     let takes = || self.content.observe(seen.observation(), Some(true));
                     is_it = self.naming.place.is_object(dir, attr.id)
@@ -296,7 +296,7 @@ impl Reader {
                         choice.offer(host, rank, random_number());
                     }
                 }
-                Part::Exported(exported) => fd = Some((exported, asked.epoch)),
+                Part::Exported(exported) => fd = Some((exported, query.asked.epoch)),
                 _ => {}
             }
             Ok(())

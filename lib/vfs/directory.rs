@@ -33,7 +33,7 @@ pub struct Name<'a, T: FileSystem> {
     pub bytes: &'a [u8],
     /// The inode that it names; `None` if there was no such entry.
     pub inode: Option<&'a Inode<T>>,
-    /// The time since the server said so, in milliseconds.
+    /// The time since the server was asked who said so, in milliseconds.
     pub age_ms: u64,
     /// Whether the server must be asked, as a path walk has met a file that is gone (`ESTALE`).
     pub is_forced: bool,
@@ -49,7 +49,7 @@ pub struct Name<'a, T: FileSystem> {
 pub enum Validity {
     /// The name is taken to hold; its age counts on.
     Assumed,
-    /// The server has said that it holds; its age counts from now.
+    /// The server has said that it holds; its age counts from before it was asked.
     Confirmed,
     /// The name does not hold, and is looked up again.
     Gone,
@@ -124,15 +124,15 @@ impl<T: FileSystem> Entries<'_, T> {
         Ok(has_room)
     }
 
-    /// Makes the kernel know what a name of this directory names, so that it need not be looked up.
-    /// Sleeps.
+    /// Makes the kernel know what a name of this directory names, so that it need not be looked up;
+    /// the server was asked so many milliseconds ago. Sleeps.
     ///
     /// # Errors
     ///
     /// Returns `EINVAL` for a name that is empty, too long, has a `/` or a NUL in it, or is `.` or
     /// `..`; `EXDEV` for an inode of another mount; `ENOMEM`; or `ELOOP` for a directory that the
     /// kernel knows above this one.
-    pub fn remember(&self, name: &[u8], inode: InodeRef<'_, T>) -> Result {
+    pub fn remember(&self, name: &[u8], inode: InodeRef<'_, T>, age_ms: u64) -> Result {
         let is_byte = |c: &u8| !matches!(*c, b'/' | 0);
         if name.is_empty() || name == b"." || name == b".." || !name.iter().all(is_byte) {
             return Err(EINVAL);
@@ -149,6 +149,7 @@ impl<T: FileSystem> Entries<'_, T> {
                 name.as_ptr().cast(),
                 len,
                 inode.into_raw(),
+                age_ms,
             )
         })
     }

@@ -198,6 +198,9 @@ impl<T: FileSystem> InodeOps<T> {
         if name.len() > NAME_BYTES_MAX {
             return ENAMETOOLONG.to_ptr();
         }
+        // Before the server is asked: its answer may be under way for long.
+        // SAFETY: The function has no requirements.
+        let asked = unsafe { raw::vfs_ext_helper_now() };
         // SAFETY: By the function requirements, the caller keeps the directory.
         match T::lookup(unsafe { Inode::from_raw(dir) }, name) {
             Ok(found) => {
@@ -205,7 +208,7 @@ impl<T: FileSystem> InodeOps<T> {
                 // SAFETY: By the function requirements; the second function takes the reference to
                 // the inode, or gets none for a name that does not exist.
                 unsafe {
-                    raw::vfs_ext_helper_dentry_renew(dentry);
+                    raw::vfs_ext_helper_dentry_renew(dentry, asked);
                     bindings::d_splice_alias(inode, dentry)
                 }
             }
@@ -306,11 +309,13 @@ impl<T: FileSystem> DentryOps<T> {
             };
             (Inode::<T>::from_raw(dir), name)
         };
+        // SAFETY: The function has no requirements.
+        let asked = unsafe { raw::vfs_ext_helper_now() };
         match T::revalidate(dir, &name) {
             Ok(Validity::Assumed) => 1,
             Ok(Validity::Confirmed) => {
                 // SAFETY: As above.
-                unsafe { raw::vfs_ext_helper_dentry_renew(dentry) };
+                unsafe { raw::vfs_ext_helper_dentry_renew(dentry, asked) };
                 1
             }
             Ok(Validity::Gone) => 0,

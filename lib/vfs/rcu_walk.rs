@@ -25,7 +25,7 @@ use vfs_ext_sys as raw;
 pub struct Met {
     /// The kind of what it names; `None` if there was no such entry.
     pub kind: Option<Kind>,
-    /// The time since the server said so, in milliseconds, as
+    /// The time since the server was asked who said so, in milliseconds, as
     /// [`Name::age_ms`](super::Name::age_ms).
     pub age_ms: u64,
     /// Whether the server must be asked, as [`Name::is_forced`](super::Name::is_forced).
@@ -87,14 +87,15 @@ pub(super) unsafe fn may<T: FileSystem>(
 
 /// The age of the attributes, which a walk looks at.
 impl<T: FileSystem> Inode<T> {
-    /// Takes note that the server has told its attributes now, which are set.
-    pub fn set_told(&self) {
+    /// Takes note that the attributes are set that the server has told, which was asked for them so
+    /// many milliseconds ago: an answer may be under way for long.
+    pub fn set_told(&self, age_ms: u64) {
         // SAFETY: By the type invariants, this is an inode.
-        unsafe { raw::vfs_ext_helper_inode_told(self.as_raw()) };
+        unsafe { raw::vfs_ext_helper_inode_told(self.as_raw(), age_ms) };
     }
 
-    /// Returns the time since the server has told its attributes, in milliseconds; the maximum if
-    /// it has not.
+    /// Returns the time since the server was asked for the attributes that it has told, in
+    /// milliseconds; the maximum if it has told none.
     pub fn age_ms(&self) -> u64 {
         // SAFETY: By the type invariants, this is an inode.
         unsafe { raw::vfs_ext_helper_inode_age_ms(self.as_raw()) }

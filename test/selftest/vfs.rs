@@ -314,7 +314,7 @@ impl FileSystem for Ferrotest {
             let kind = node.kind();
             if mount.options.remember {
                 let sb = inode.super_block();
-                entries.remember(name, self::inode(sb, mount.key(number, node), node)?)?;
+                entries.remember(name, self::inode(sb, mount.key(number, node), node)?, 0)?;
             }
             let next = at.saturating_add(1);
             if !entries.emit(Entry {

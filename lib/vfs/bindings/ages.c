@@ -4,14 +4,28 @@
 #include <linux/export.h>
 #include <linux/fs.h>
 #include <linux/jiffies.h>
+#include <linux/math64.h>
 #include <linux/netfs.h>
 #include <linux/stringhash.h>
 #include "helpers.h"
 
-/* The age of a name is counted from here. Written and read without a lock, in one word. */
-void vfs_ext_helper_dentry_renew(struct dentry *dentry)
+/* The time, for the functions that take one. */
+unsigned long vfs_ext_helper_now(void)
 {
-	WRITE_ONCE(dentry->d_time, jiffies);
+	return jiffies;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_now);
+
+/* When something was that is so old, at the latest: what is too old for its age is asked for again. */
+static unsigned long vfs_ext_since(u64 age_ms)
+{
+	return jiffies - DIV_ROUND_UP_ULL(age_ms * HZ, MSEC_PER_SEC);
+}
+
+/* The age of a name is counted from a time. Written and read without a lock, in one word. */
+void vfs_ext_helper_dentry_renew(struct dentry *dentry, unsigned long since)
+{
+	WRITE_ONCE(dentry->d_time, since);
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_renew);
 
@@ -28,9 +42,10 @@ u64 vfs_ext_helper_dentry_age_ms(const struct dentry *dentry)
 EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_age_ms);
 
 /* Walks under RCU see the attributes that were set before. */
-void vfs_ext_helper_inode_told(struct inode *inode)
+void vfs_ext_helper_inode_told(struct inode *inode, u64 age_ms)
 {
-	smp_store_release(&container_of(inode, struct vfs_ext_inode, netfs.inode)->told, jiffies ?: 1);
+	smp_store_release(&container_of(inode, struct vfs_ext_inode, netfs.inode)->told,
+			  vfs_ext_since(age_ms) ?: 1);
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_told);
 
@@ -43,11 +58,12 @@ u64 vfs_ext_helper_inode_age_ms(const struct inode *inode)
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_age_ms);
 
 /*
- * Makes the kernel know what a name in an open directory names, as a lookup does. The caller holds
- * the directory's lock, shared, and passes its reference to the inode on, also with an error.
+ * Makes the kernel know what a name in an open directory names, and has named so long ago, as a lookup does. The caller
+ * holds the directory's lock, shared, and passes its reference to the inode on, also with an error.
  */
-int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct inode *inode)
+int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct inode *inode, u64 age_ms)
 {
+	unsigned long since = vfs_ext_since(age_ms);
 	struct dentry *parent = dir->f_path.dentry, *dentry, *alias;
 	struct qstr q = QSTR_INIT(name, len);
 	int ret = 0;
@@ -72,18 +88,18 @@ int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct 
 	if (!d_in_lookup(dentry)) {
 		/* Known, or another task has looked it up meanwhile. */
 		if (d_inode(dentry) == inode)
-			vfs_ext_helper_dentry_renew(dentry);
+			vfs_ext_helper_dentry_renew(dentry, since);
 		iput(inode);
 		dput(dentry);
 		return 0;
 	}
-	vfs_ext_helper_dentry_renew(dentry);
+	vfs_ext_helper_dentry_renew(dentry, since);
 	alias = d_splice_alias(inode, dentry);
 	d_lookup_done(dentry);
 	if (IS_ERR(alias)) {
 		ret = PTR_ERR(alias);
 	} else if (alias) {
-		vfs_ext_helper_dentry_renew(alias);
+		vfs_ext_helper_dentry_renew(alias, since);
 		dput(alias);
 	}
 	dput(dentry);

@@ -34,7 +34,7 @@ struct vfs_ext_inode {
 	struct netfs_inode netfs;
 	/* Puts a reference that may be the last one. */
 	struct work_struct put;
-	/* When its attributes were told, in jiffies; 0: never. */
+	/* When its attributes were asked for that are set, in jiffies; 0: never. */
 	unsigned long told;
 };
 
@@ -101,14 +101,15 @@ void vfs_ext_helper_read_window(struct file *file);
 int vfs_ext_helper_mmap_prepare(struct vm_area_desc *desc);
 struct mnt_idmap *vfs_ext_helper_file_idmap(const struct file *file);
 struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry);
-void vfs_ext_helper_dentry_renew(struct dentry *dentry);
+unsigned long vfs_ext_helper_now(void);
+void vfs_ext_helper_dentry_renew(struct dentry *dentry, unsigned long since);
 u64 vfs_ext_helper_dentry_age_ms(const struct dentry *dentry);
-void vfs_ext_helper_inode_told(struct inode *inode);
+void vfs_ext_helper_inode_told(struct inode *inode, u64 age_ms);
 u64 vfs_ext_helper_inode_age_ms(const struct inode *inode);
 bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx);
 bool vfs_ext_helper_emit(struct dir_context *ctx, const char *name, int len, u64 ino, u16 mode,
 			 loff_t next);
-int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct inode *inode);
+int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct inode *inode, u64 age_ms);
 void vfs_ext_helper_show(struct seq_file *m, const char *name, const char *value);
 
 /* A file below /proc that is shown as a whole, and written in one piece. */

@@ -60,6 +60,29 @@ except OSError as error:
     print(errno.errorcode[error.errno])
 """
 
+# Asks gfmd when it is told to, and at once again for the same: prints how many questions that were.
+LATE = """
+import os, sys, time
+folder, stats, what = sys.argv[1:]
+held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def look():
+    os.close(os.open("file", os.O_PATH, dir_fd=held))
+def attributes():
+    os.fstat(held)
+first, again = {"name": (look, look), "listing": (lambda: os.listdir(held), look),
+                "attributes": (attributes, attributes)}[what]
+def asked():
+    return int(dict(line.split() for line in open(stats))["gfmd_requests"])
+time.sleep(2.5)     # longer than actimeo=
+open("/run/looked", "w").close()
+while not os.path.exists("/run/go"):
+    time.sleep(0.1)
+first()
+before = asked()
+again()
+print(asked() - before)
+"""
+
 # A program that begins: it imports modules.
 START = """
 import importlib, sys
@@ -231,6 +254,26 @@ def test_a_name_that_was_not_there(vm: Lab) -> None:
         eq(gfarm.run(f"cat {mount.at}/late"), "made since\n", "by an open")
         eq(gfarm.run(f"stat -c %s {mount.at}/late"), "11\n", "and then by its name alone")
         gfarm.run(f"rm {folder}/late")
+
+
+@needs(machines=1, timeout=300)
+def test_an_answer_that_is_late_is_old(vm: Lab) -> None:
+    """What gfmd tells holds from when it was asked: an answer that was under way for longer than actimeo= does not
+    hold, of a name, of attributes, or of a listing."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.machine.push_bytes(LATE.encode(), "/run/late.py")
+    gfarm.run("gfmkdir /late; gfreg /etc/hosts /late/file")
+    for what in ("name", "attributes", "listing"):
+        with mounted(gfarm, "actimeo=2") as mount:
+            gfarm.run("rm -f /run/looked /run/go")
+            job = gfarm.machine.start_job(
+                f"exec python3 -I -S /run/late.py {mount.at}/late {mount.folder}/stats {what}", 120)
+            until(lambda: gfarm.machine.exists("/run/looked"), 20, "it is about to ask")
+            gfarm.freeze(vm, "meta")
+            gfarm.run("touch /run/go; sleep 3")
+            gfarm.thaw("meta")
+            eq(job.ok(60), "1\n", f"questions after a late answer, {what}")
+    gfarm.run("gfrm -r /late; rm /run/late.py /run/looked /run/go")
 
 
 @needs(machines=1, timeout=300)
