@@ -163,6 +163,18 @@ impl Flags {
         self.0 & Self::BIO
     }
 
+    /// Returns these and what says, of a write or a flush, that a task waits for its end, as for a
+    /// direct write of user space. Writeback throttling (`blk-wbt`) lets these pass. The
+    /// submitter of another one sleeps while the device has many writes, also with
+    /// [`Flags::NOWAIT`], and without end if the device does not answer.
+    #[inline]
+    pub fn awaited(self, op: Op) -> Flags {
+        match op {
+            Op::Write | Op::Flush => self | Flags::SYNC | Flags::IDLE,
+            _ => self,
+        }
+    }
+
     /// Returns whether all bits of `other` are set.
     #[inline]
     pub fn contains(self, other: Flags) -> bool {

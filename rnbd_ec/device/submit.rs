@@ -4,7 +4,8 @@
 //!
 //! A block device makes those who submit wait while its queue is full or frozen. The engine, which
 //! also serves the other members, must not: it asks the device to refuse (`REQ_NOWAIT`), and a work
-//! item of the member waits in its place.
+//! item of the member waits in its place. Writeback throttling does not look at that flag: it has
+//! all writes wait but those that a task waits for, as which they are sent.
 
 use block_ext::{
     bdev::BlockDevice,
@@ -153,11 +154,12 @@ impl MemberIo {
     fn submit(mut self, may_refuse: bool) {
         let Operation {
             op,
-            mut flags,
+            flags,
             at,
             ref data,
         } = self.what;
         let data = data.clone();
+        let mut flags = flags.awaited(op);
         if may_refuse {
             flags = flags | Flags::NOWAIT;
         }

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Members of an array of rnbd_ec whose queues have whoever submits wait."""
+from __future__ import annotations
+
+from vmlab import ec, tier
+from vmlab.checks import eq
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests.ec_members import goes_on_while_member_1_hangs
+
+TIER = tier.ALL
+
+
+@needs(machines=1, own_modules=True)
+def test_a_member_that_refuses_io_is_asked_again(vm: Lab) -> None:
+    """A disk that does one request at a time, in 5 ms, has refused most of them at first: it has not failed."""
+    ec.disks(vm)
+    vm.server.run("modprobe null_blk nr_devices=1 gb=1 memory_backed=1 hw_queue_depth=1 irqmode=2 "
+                  "completion_nsec=5000000; echo none > /sys/block/nullb0/queue/scheduler")
+    vm.defer(vm.server.run, "rmmod null_blk")
+    ec.become(vm, 1, f"0 {24 * 2048} linear /dev/nullb0 0")
+    vm.defer(ec.works, vm, 1)
+    ec.load(vm)
+    array = ec.assemble(vm)
+    array.fio("--rw=randwrite --bs=4k --iodepth=32 --size=2m --verify=crc32c --verify_fatal=1").clean()
+    eq((array.state(), array.stats()["member_failures"]), ("clean", 0))
+
+
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_member_whose_queue_is_full_stops_nobody(vm: Lab) -> None:
+    """A disk that takes one request hangs: whoever submits another one would wait for as long as that lasts."""
+    ec.disks(vm)
+    full_queue(vm)
+    ec.load(vm)
+    array = ec.assemble(vm, ec.line(options="member_timeout_ms=2000"))
+    goes_on_while_member_1_hangs(vm, array, 8)
+
+
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
+    """It hangs with as many writes as blk-wbt allows: whoever submits another one sleeps, unless a task waits for it."""
+    ec.disks(vm)
+    full_queue(vm, tags=4)
+    vm.server.run("echo 75000 > /sys/block/dm-1/queue/wbt_lat_usec")
+    ec.load(vm)
+    array = ec.assemble(vm, ec.line(options="member_timeout_ms=2000"))
+    goes_on_while_member_1_hangs(vm, array, 8)
+
+
+def full_queue(vm: Lab, tags: int = 1) -> None:
+    """Member 1 is a request-based disk, over one of null_blk, with so many tags."""
+    vm.server.run("set -e; dmsetup remove m1; modprobe null_blk nr_devices=1 gb=1 memory_backed=1\n"
+                  f"modprobe dm_multipath; echo {tags} > /sys/module/dm_mod/parameters/dm_mq_queue_depth\n"
+                  f"dmsetup create m1 --table '0 {24 * 2048} multipath 0 0 1 1 round-robin 0 1 1 /dev/nullb0 1'")
+    vm.defer(vm.server.run, "dmsetup resume m1; dmsetup remove --retry m1; rmmod null_blk; dmsetup create m1 --table "
+             f"'0 {24 * 2048} linear /dev/ram1 0'; echo 0 > /sys/module/dm_mod/parameters/dm_mq_queue_depth")
