@@ -14,8 +14,18 @@ use super::{
     SECTOR_BYTES, //
 };
 use kernel::{
+    impl_has_work,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        new_mutex,
+        Arc,
+        Mutex, //
+    },
+    workqueue::{
+        new_work,
+        Work,
+        WorkItem, //
+    },
 };
 use kernel_ext::{
     pages::PageBlock,
@@ -26,6 +36,7 @@ use kernel_ext::{
         },
         Completion, //
     },
+    workqueue::WorkQueue,
 };
 
 /// Memory of an IO, in which its submitter waits for the end.
@@ -35,6 +46,38 @@ struct Waiter {
     done: Completion,
     /// The errno, or 0.
     errno: AtomicU32,
+    /// The IO that the work item is to submit.
+    #[pin]
+    bio: Mutex<Option<Bio<Awaited>>>,
+    #[pin]
+    work: Work<Waiter>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Waiter { self.work }
+}
+
+impl WorkItem for Waiter {
+    type Pointer = Arc<Waiter>;
+
+    fn run(waiter: Arc<Waiter>) {
+        let bio = waiter.bio.lock().take();
+        if let Some(bio) = bio {
+            bio.submit();
+        }
+    }
+}
+
+/// The limit of the time that IOs are waited for.
+///
+/// A device has the submitter wait while its queue is full or frozen, which is without end if it
+/// hangs. So a work item submits, and the caller waits for that and for the end of the IO alike.
+/// `REQ_NOWAIT` would not do: it also fails what is longer than the device takes at once.
+pub struct Limit {
+    /// The time of one IO, in milliseconds.
+    pub timeout_ms: u32,
+    /// Queue of the work item, with a rescuer if memory may depend on the IO.
+    pub queue: Arc<WorkQueue>,
 }
 
 /// An IO that its submitter waits for.
@@ -115,14 +158,14 @@ pub struct Blocking<P: Permission = ()> {
     pages: Arc<PageBlock>,
     waiter: Arc<Waiter>,
     permission: P,
-    timeout_ms: Option<u32>,
+    limit: Option<Limit>,
     /// An IO was begun whose end was not waited for.
     is_owed: bool,
 }
 
 impl<P: Permission> Blocking<P> {
     /// Takes a device; one IO has at most `2^order` pages, begins when `permission` is given, and
-    /// is waited for `timeout_ms` milliseconds, or until it has ended. Sleeps.
+    /// is waited for as long as `limit` says, or until it has ended. Sleeps.
     ///
     /// # Errors
     ///
@@ -131,11 +174,13 @@ impl<P: Permission> Blocking<P> {
         device: Arc<BlockDevice>,
         order: u32,
         permission: P,
-        timeout_ms: Option<u32>,
+        limit: Option<Limit>,
     ) -> Result<Self> {
         let waiter = pin_init!(Waiter {
             done <- Completion::new(),
             errno: AtomicU32::new(0),
+            bio <- new_mutex!(None, "block_ext::blocking::Waiter::bio"),
+            work <- new_work!("block_ext::blocking::Waiter::work"),
         });
         Ok(Self {
             device,
@@ -143,7 +188,7 @@ impl<P: Permission> Blocking<P> {
             pages: Arc::new(PageBlock::new(order)?, GFP_KERNEL)?,
             waiter: Arc::pin_init(waiter, GFP_KERNEL)?,
             permission,
-            timeout_ms,
+            limit,
             is_owed: false,
         })
     }
@@ -233,10 +278,21 @@ impl<P: Permission> Blocking<P> {
         }
     }
 
+    /// Submits an IO, or has it submitted if its time is limited.
+    fn submit(&self, bio: Bio<Awaited>) {
+        let Some(limit) = &self.limit else {
+            return bio.submit();
+        };
+        *self.waiter.bio.lock() = Some(bio);
+        // It is not queued yet: the IO before has ended, so it was submitted.
+        let _ = limit.queue.enqueue::<Arc<Waiter>, 0>(self.waiter.clone());
+    }
+
     /// Does an IO of the first bytes of the memory.
     fn io(&mut self, op: Op, flags: Flags, at: u64, len_bytes: usize) -> Result {
         self.check_owed()?;
         let len_bytes = u32::try_from(len_bytes).map_err(|_| EINVAL)?;
+        let flags = flags.awaited(op);
         let mut bio = self.permitted(op, flags, at / u64::from(SECTOR_BYTES))?;
         let filled = match op {
             Op::Flush => bio.set_len_bytes(0),
@@ -244,12 +300,12 @@ impl<P: Permission> Blocking<P> {
         };
         // Dropping the bio ends it with an error.
         match filled {
-            Ok(()) => bio.submit(),
+            Ok(()) => self.submit(bio),
             Err(_) => drop(bio),
         }
-        match self.timeout_ms {
-            Some(timeout_ms) => {
-                let ended = self.waiter.done.wait_timeout_ms(timeout_ms);
+        match &self.limit {
+            Some(limit) => {
+                let ended = self.waiter.done.wait_timeout_ms(limit.timeout_ms);
                 ended.inspect_err(|_| self.is_owed = true)?;
             }
             None => self.waiter.done.wait(),

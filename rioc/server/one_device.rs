@@ -4,7 +4,10 @@
 
 use block_ext::{
     bdev::BlockDevice,
-    blocking::Blocking,
+    blocking::{
+        Blocking,
+        Limit, //
+    },
     Flags,
     SECTOR_BYTES, //
 };
@@ -12,7 +15,13 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::pages::PageBlock;
+use kernel_ext::{
+    pages::PageBlock,
+    workqueue::{
+        Flags as QueueFlags,
+        WorkQueue, //
+    },
+};
 use seglog::{
     devices::Devices,
     layout::{
@@ -53,8 +62,14 @@ impl OneDevice {
     pub(super) fn new(device: Arc<BlockDevice>) -> Result<Self> {
         // What is read need not begin at a block of the device.
         let order = PageBlock::order_for(COLUMN_BYTES_MAX + 2 * SLOT_BYTES as usize);
+        let flags = QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM;
+        let queue = WorkQueue::new(c"rioc_one_device", flags, 0)?;
+        let limit = Limit {
+            timeout_ms: TIMEOUT_MS,
+            queue: Arc::new(queue, GFP_KERNEL)?,
+        };
         Ok(Self {
-            device: Blocking::new(device, order, (), Some(TIMEOUT_MS))?,
+            device: Blocking::new(device, order, (), Some(limit))?,
             slot: KVec::from_elem(0, SLOT_BYTES as usize, GFP_KERNEL)?,
         })
     }

@@ -5,7 +5,10 @@
 
 use block_ext::{
     bdev::BlockDevice,
-    blocking::Blocking,
+    blocking::{
+        Blocking,
+        Limit, //
+    },
     Flags, //
 };
 use kernel::{
@@ -124,8 +127,12 @@ impl OneByOne {
         device: Arc<BlockDevice>,
     ) -> Result<Option<Member>> {
         let order = PageBlock::order_for(COLUMN_BYTES_MAX);
+        let limit = Limit {
+            timeout_ms: self.timeout_ms,
+            queue: self.queues.submitters.clone(),
+        };
         let new = Member {
-            device: Blocking::new(device, order, (), Some(self.timeout_ms))?,
+            device: Blocking::new(device, order, (), Some(limit))?,
             ahead: Ahead {
                 bytes: KVVec::from_elem(0, AHEAD_BYTES, GFP_KERNEL)?,
                 at: None,

@@ -21,7 +21,7 @@ pub(crate) struct WorkQueues {
     /// Upkeeps, which wait for engines.
     pub(super) upkeeps: WorkQueue,
     /// Submitters, which wait for members that take no more.
-    pub(super) submitters: WorkQueue,
+    pub(super) submitters: Arc<WorkQueue>,
     /// Events of user space, which wait for memory. Nothing waits for them but a stop, so they have
     /// no rescuer.
     pub(super) events: WorkQueue,
@@ -41,7 +41,7 @@ impl WorkQueues {
         let queues = Self {
             engines: queue(c"rnbd_ec")?,
             upkeeps: queue(c"rnbd_ec_upkeep")?,
-            submitters: queue(c"rnbd_ec_submit")?,
+            submitters: Arc::new(queue(c"rnbd_ec_submit")?, GFP_KERNEL)?,
             events: WorkQueue::new(c"rnbd_ec_events", Flags::UNBOUND, 0)?,
             owed: WorkQueue::new(c"rnbd_ec_owed", Flags::UNBOUND, 0)?,
         };

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmlab import ec, tier
-from vmlab.checks import eq
+from vmlab.checks import eq, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.ec_members import goes_on_while_member_1_hangs
@@ -34,6 +34,17 @@ def test_a_member_whose_queue_is_full_stops_nobody(vm: Lab) -> None:
     ec.load(vm)
     array = ec.assemble(vm, ec.line(options="member_timeout_ms=2000"))
     goes_on_while_member_1_hangs(vm, array, 8)
+    array.stop()
+    # Nor what is done one IO after the other: the time of an IO includes that of its submission.
+    takes_nothing(vm)
+    begin = ec.line(mode="assemble", options="member_timeout_ms=2000")
+    eq(vm.server.write(ec.ASSEMBLE, begin, 20), "ETIMEDOUT")
+    vm.server.run("dmsetup resume m1")
+    array = ec.assemble(vm, ec.line(0, 2, mode="assemble", options="member_timeout_ms=2000"))
+    takes_nothing(vm)
+    # At first it is still open for the assembly.
+    until(lambda: vm.server.write(f"{array.control}/replace", ec.path(1), 20) == "ETIMEDOUT", 20, "it is given up")
+    vm.server.run("dmsetup resume m1")
 
 
 @needs(machines=1, own_modules=True, timeout=240)
@@ -45,6 +56,13 @@ def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
     ec.load(vm)
     array = ec.assemble(vm, ec.line(options="member_timeout_ms=2000"))
     goes_on_while_member_1_hangs(vm, array, 8)
+
+
+def takes_nothing(vm: Lab) -> None:
+    """Member 1 hangs, with a read that has its only tag."""
+    vm.server.run("dmsetup suspend --noflush --nolockfs m1")
+    vm.server.start_job(f"dd if={ec.path(1)} of=/dev/null bs=4k count=1 iflag=direct")
+    until(lambda: vm.server.try_run("grep -ls blkdev_read_iter /proc/[0-9]*/stack").out, 10, "it waits")
 
 
 def full_queue(vm: Lab, tags: int = 1) -> None:
