@@ -92,6 +92,7 @@ use crate::{
         command::Command,
         geometry, //
     },
+    shown::Shown as Words,
     sysfs, //
 };
 
@@ -259,20 +260,10 @@ impl Device {
             .with_engine(|engine| engine.layout())
             .ok_or(ENODEV)?;
         let shape = assembly::shape_of(&device);
-        let is_fit = shape.bytes >= layout.end_bytes()
-            && shape.logical_block_bytes as usize <= layout.unit_bytes();
-        if !is_fit {
-            pr_err!(
-                "{}: replace: {shown}: has {} bytes in blocks of {}, and needs {} in blocks of at \
-                 most {}\n",
-                self.name(),
-                shape.bytes,
-                shape.logical_block_bytes,
-                layout.end_bytes(),
-                layout.unit_bytes()
-            );
-            return Err(EINVAL);
-        }
+        geometry::check_place(&shape, &layout).map_err(|why| {
+            pr_err!("{}: replace: {shown}: {}\n", self.name(), Words(why));
+            EINVAL
+        })?;
         let device = Arc::new(device, GFP_KERNEL)?;
         let core = &self.core;
         let replaced = core.with_upkeep(|upkeep| upkeep.replace(core, device));

@@ -333,6 +333,23 @@ fn make(
     ))
 }
 
+/// Warns of members that an older version has taken, or that were moved to other disks: what was
+/// flushed may be lost on them when power fails.
+fn warn_of_blocks(command: &Command<'_>, layout: &Layout, devices: &DevicesOf) {
+    for (member, device) in devices.iter().enumerate() {
+        let shape = device.as_ref().map(|device| shape_of(device));
+        if let Some(shape) = shape.filter(|shape| geometry::may_tear(shape, layout)) {
+            pr_warn!(
+                "{}: member {member} has physical blocks of {} bytes, and the array writes {} at a \
+                 time: a power failure may cost what was flushed: replace it\n",
+                command.name,
+                shape.physical_block_bytes,
+                layout.unit_bytes()
+            );
+        }
+    }
+}
+
 /// Assembles the array whose members are there.
 #[inline(never)]
 fn recover(
@@ -415,6 +432,7 @@ pub(super) fn assemble(
     let mut one_by_one = OneByOne::new(&queues, &devices, command.settings.member_timeout_ms)?;
     let (array, uuid) = recover(command, &mut one_by_one, present)?;
     let (layout, live) = (*array.layout(), array.live());
+    warn_of_blocks(command, &layout, &devices);
     let beginning = begin(command, (array, one_by_one), devices)?;
     let core = Core::new(beginning, queues, gone)?;
     let bytes = geometry::capacity_sectors(&layout).saturating_mul(SECTOR_BYTES.into());

@@ -113,6 +113,87 @@ impl fmt::Display for Unfit {
     }
 }
 
+/// The reason why a device cannot take the place of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPlace {
+    /// Too few bytes, or blocks that are longer than the units that are written.
+    Blocks {
+        /// The device.
+        shape: Shape,
+        /// The bytes that are needed.
+        end_bytes: u64,
+        /// The bytes of a unit.
+        unit_bytes: usize,
+    },
+    /// Physical blocks that are longer: power that fails during a write could damage the units
+    /// beside it, which were flushed before.
+    Tears {
+        /// The bytes of its physical blocks.
+        bytes: u32,
+        /// The bytes of a unit.
+        unit_bytes: usize,
+    },
+}
+
+impl fmt::Display for NoPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocks {
+                shape,
+                end_bytes,
+                unit_bytes,
+            } => write!(
+                f,
+                "has {} bytes in blocks of {}, and needs {end_bytes} in blocks of at most \
+                 {unit_bytes}",
+                shape.bytes, shape.logical_block_bytes
+            ),
+            Self::Tears { bytes, unit_bytes } => write!(
+                f,
+                "has physical blocks of {bytes} bytes, and the array writes {unit_bytes} at a \
+                 time: when power fails, what was flushed beside them could be lost"
+            ),
+        }
+    }
+}
+
+/// Returns the bytes of a unit of which no write damages another one on a device, though it is cut
+/// off: of longer physical blocks than those of the disk it is not known what they do.
+fn unit_bytes(shape: &Shape) -> usize {
+    if shape.logical_block_bytes <= 512 && shape.physical_block_bytes <= 512 {
+        512
+    } else {
+        BLOCK_BYTES
+    }
+}
+
+/// Whether power that fails during a write of an array could damage, on this device, what was
+/// flushed before.
+pub fn may_tear(shape: &Shape, layout: &Layout) -> bool {
+    unit_bytes(shape) > layout.unit_bytes()
+}
+
+/// Checks that a device can take the place of a member of an array.
+///
+/// # Errors
+///
+/// Returns why it cannot.
+pub fn check_place(shape: &Shape, layout: &Layout) -> Result<(), NoPlace> {
+    let unit_bytes = layout.unit_bytes();
+    if shape.bytes < layout.end_bytes() || shape.logical_block_bytes as usize > unit_bytes {
+        return Err(NoPlace::Blocks {
+            shape: *shape,
+            end_bytes: layout.end_bytes(),
+            unit_bytes,
+        });
+    }
+    if may_tear(shape, layout) {
+        let bytes = shape.physical_block_bytes;
+        return Err(NoPlace::Tears { bytes, unit_bytes });
+    }
+    Ok(())
+}
+
 /// Returns the layout of a new array, of `size` bytes or as large as it can be without running out
 /// of room with data of any kind.
 ///
@@ -126,12 +207,8 @@ pub fn layout(members: &[Shape; MEMBERS], size: Option<u64>) -> Result<Layout, U
         let bytes = shape.logical_block_bytes;
         return Err(Unfit::Blocks { member, bytes });
     }
-    let has_sectors = |m: &Shape| m.logical_block_bytes <= 512 && m.physical_block_bytes <= 512;
-    let unit_bytes = if members.iter().all(has_sectors) {
-        512
-    } else {
-        BLOCK_BYTES as u32
-    };
+    // CAST: At most 4096.
+    let unit_bytes = members.iter().map(unit_bytes).max().unwrap_or(BLOCK_BYTES) as u32;
     let smallest = members.iter().enumerate().min_by_key(|(_, m)| m.bytes);
     let (member, bytes) = smallest.map_or((0, 0), |(member, shape)| (member, shape.bytes));
     let wanted = (bytes / SEGMENTS_WANTED)

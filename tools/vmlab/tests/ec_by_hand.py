@@ -95,6 +95,33 @@ def test_a_replacement_that_fails_late_changes_nothing(vm: Lab) -> None:
     ok(ec.path(3) not in array.attribute("members"), array.attribute("members"))
 
 
+@needs(machines=1, own_modules=True)
+def test_a_replacement_has_physical_blocks_as_short(vm: Lab) -> None:
+    """Members that write 512 bytes at a time: power that fails would cost more on a device that writes 4096. It is
+    refused, and warned of if a member has become one."""
+    ec.disks(vm, count=4)
+    vm.server.run("modprobe null_blk nr_devices=1 gb=1 memory_backed=1")
+    vm.defer(vm.server.run, "rmmod null_blk")
+    for member in range(3):
+        ec.become(vm, member, f"0 {24 * 2048} linear /dev/nullb0 {member * 24 * 2048}")
+        vm.defer(ec.works, vm, member)
+    ec.load(vm)
+    array = ec.assemble(vm)
+    eq(write(vm, array, "fail", "1"), "")
+    array.becomes("degraded", 5)
+    mark = vm.server.log_mark()
+    eq(write(vm, array, "replace", ec.path(3)), "EINVAL")
+    why = "has physical blocks of 4096 bytes, and the array writes 512 at a time"
+    eq(len(vm.server.log_matches(f"replace: /dev/dm-3: {why}", mark)), 1)
+    eq(write(vm, array, "fail", "none"), "")
+    array.becomes("clean", 90)
+    array.stop()
+    vm.server.run("dd if=/dev/dm-1 of=/dev/ram1 bs=1M iflag=direct oflag=direct status=none")
+    ec.works(vm, 1)
+    array = ec.assemble(vm, ec.line(mode="assemble"))
+    eq((array.state(), len(vm.server.log_matches(f"ec0: member 1 {why}", mark))), ("clean", 1))
+
+
 def with_spare(vm: Lab, options: str = "") -> ec.Array:
     """An array with data whose reads wait for their member, and a new device for it, /dev/loop0."""
     array = begin(vm, f"hedge_ms=0 {options}".strip())

@@ -5,10 +5,13 @@
 use proptest::prelude::*;
 use rnbd_ec::proto::geometry::{
     capacity_sectors,
+    check_place,
     held_bytes,
     is_overcommitted,
     layout,
+    may_tear,
     table_bytes,
+    NoPlace,
     Shape,
     Unfit, //
 };
@@ -47,6 +50,41 @@ fn one_block_of_4096_decides() {
     emulated.physical_block_bytes = 4096;
     let members = [emulated, shape(MIB << 10, 512), shape(MIB << 10, 512)];
     assert_eq!(layout(&members, None).unwrap().parts().unit_bytes, 4096);
+}
+
+#[test]
+fn what_replaces_a_member_has_blocks_as_short() {
+    let (short, long) = (shape(MIB << 10, 512), shape(MIB << 10, 4096));
+    let mut emulated = shape(MIB << 10, 512);
+    emulated.physical_block_bytes = 4096;
+    let of_short = layout(&[short; 3], None).unwrap();
+    let of_long = layout(&[short, long, short], None).unwrap();
+    assert_eq!(check_place(&short, &of_short), Ok(()));
+    // A write of 512 bytes that is cut off may cost the 3584 beside them.
+    let torn = NoPlace::Tears {
+        bytes: 4096,
+        unit_bytes: 512,
+    };
+    assert_eq!(check_place(&emulated, &of_short), Err(torn));
+    let line = "has physical blocks of 4096 bytes, and the array writes 512 at a time: when power \
+                fails, what was flushed beside them could be lost";
+    assert_eq!(torn.to_string(), line);
+    let told = [short, emulated, long].map(|shape| may_tear(&shape, &of_short));
+    assert_eq!(told, [false, true, true]);
+    assert_eq!([short, emulated, long].map(|shape| may_tear(&shape, &of_long)), [false; 3]);
+    // As at the creation: longer ones than those of the disk are taken.
+    emulated.physical_block_bytes = 16384;
+    for shape in [short, emulated, long] {
+        assert_eq!(check_place(&shape, &of_long), Ok(()));
+    }
+    let line = format!(
+        "has 1073741824 bytes in blocks of 4096, and needs {} in blocks of at most 512",
+        of_short.end_bytes()
+    );
+    assert_eq!(check_place(&long, &of_short).unwrap_err().to_string(), line);
+    let small = shape(MIB, 512);
+    let refused = check_place(&small, &of_long);
+    assert!(matches!(refused, Err(NoPlace::Blocks { .. })), "{refused:?}");
 }
 
 #[test]
