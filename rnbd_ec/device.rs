@@ -165,8 +165,12 @@ impl Device {
         self.link(&mut disk);
         let files = sysfs::files(&disk, self.clone())?;
         let reference = (*disk).clone();
-        *self.shown.lock() = Some(Shown { files, disk });
+        // A stop finds the disk under this lock, and ends the announcing, which keeps the array: it
+        // must have begun by then.
+        let mut shown = self.shown.lock();
+        *shown = Some(Shown { files, disk });
         self.begin_announcing();
+        drop(shown);
         // The block layer has logged what it could not read.
         let _ = kernel_memory::without_io(|| reference.scan_partitions());
         Ok(())
