@@ -217,10 +217,10 @@ impl WorkItem<2> for Core {
     fn run(core: Arc<Core>) {
         core.has_ticked.store(true, Release);
         Self::kick(&core);
-        if !core.is_stopping() {
-            let delay_ms = core.tick_ms();
-            let _ = workqueue::queue_delayed::<_, 2>(core, delay_ms);
-        }
+        // Also while the array is being stopped: a member that does not answer then has failed, and
+        // what it has not is made durable by the others. The stop cancels it in the end.
+        let delay_ms = core.tick_ms();
+        let _ = workqueue::queue_delayed::<_, 2>(core, delay_ms);
     }
 }
 

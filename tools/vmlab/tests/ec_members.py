@@ -55,6 +55,17 @@ def test_a_member_that_hangs_has_failed(vm: Lab) -> None:
     write.clean()
     reads.clean()
     array.becomes("clean", 90)
+    # While the array is stopped, too: what the others have is durable before it answers.
+    mark = vm.server.log_mark()
+    vm.server.run(f"dd if=/dev/urandom of={array.path} bs=4k count=1 oflag=direct status=none; "
+                  "dmsetup suspend --noflush --nolockfs m1")
+    stop = vm.server.start_job(f"until echo 1 > {array.control}/stop; do sleep 0.1; done")
+    until(lambda: vm.server.log_matches("ec0: runs without member 1", mark), 15, "it has failed")
+    ok(stop.running, "it is waited for")
+    vm.server.run("dmsetup resume m1")
+    eq(stop.wait(20).code, 0)
+    ec.assemble(vm, ec.line(mode="assemble")).becomes("clean", 90)
+
 
 
 def goes_on_while_member_1_hangs(vm: Lab, array: ec.Array, seconds: int) -> None:
