@@ -20,6 +20,7 @@ use kernel_ext::sync::Completion;
 
 use crate::{
     device::{
+        ArrayQueues,
         Device,
         Queue,
         WorkQueues, //
@@ -41,6 +42,15 @@ impl Drop for NameTaken<'_> {
     }
 }
 
+/// An array that is assembled, or of which something is left: the end of its last IO may still be
+/// on its way out.
+struct Left {
+    /// Completes when nothing is left.
+    gone: Arc<Completion>,
+    /// Its work queues, which what is left of it may run on, and must not drop.
+    _queues: Arc<ArrayQueues>,
+}
+
 /// All arrays that are assembled.
 #[pin_data]
 pub(crate) struct Arrays {
@@ -51,9 +61,10 @@ pub(crate) struct Arrays {
     assembling: Mutex<KVec<Arc<CString>>>,
     #[pin]
     list: Mutex<KVec<Arc<Device>>>,
-    /// Completes when nothing of an array that was stopped is left.
+    /// The arrays of the list, and those that were stopped of which something is left, or was until
+    /// the last assembly.
     #[pin]
-    stopped: Mutex<KVec<Arc<Completion>>>,
+    left: Mutex<KVec<Left>>,
 }
 
 impl Arrays {
@@ -65,7 +76,7 @@ impl Arrays {
                 queues,
                 assembling <- new_mutex!(KVec::new(), "rnbd_ec::Arrays::assembling"),
                 list <- new_mutex!(KVec::new(), "rnbd_ec::Arrays::list"),
-                stopped <- new_mutex!(KVec::new(), "rnbd_ec::Arrays::stopped"),
+                left <- new_mutex!(KVec::new(), "rnbd_ec::Arrays::left"),
             }),
             GFP_KERNEL,
         )
@@ -78,21 +89,32 @@ impl Arrays {
             Error::from(wrong.errno())
         })?;
         let _name = self.take_name(&command)?;
-        let means = (self.clone(), self.queues.clone());
-        let device = Device::assemble(&command, means)?;
+        let queues = ArrayQueues::new(self.queues.clone())?;
+        let device = Device::assemble(&command, (self.clone(), queues.clone()))?;
         // Before it is shown, as it may be stopped then.
-        let listed = self.list.lock().push(device.clone(), GFP_KERNEL);
-        let shown = match listed {
-            Ok(()) => device.show().inspect_err(|_| self.forget(&device)),
-            Err(error) => {
-                device.finish();
-                Err(error.into())
-            }
-        };
-        if shown.is_err() {
-            self.note_stopped(&device);
+        if let Err(error) = self.note(&device, queues.clone()) {
+            device.finish();
+            let gone = device.gone().clone();
+            drop(device);
+            // The queues are kept here until then.
+            gone.wait();
+            return Err(error);
         }
-        shown
+        device.show().inspect_err(|_| self.forget(&device))
+    }
+
+    /// Puts an array on the list, and has its work queues and the module kept until nothing of it
+    /// is left. Sleeps.
+    fn note(&self, device: &Arc<Device>, queues: Arc<ArrayQueues>) -> Result {
+        let mut left = self.left.lock();
+        left.retain(|left| !left.gone.is_done());
+        let new = Left {
+            gone: device.gone().clone(),
+            _queues: queues,
+        };
+        left.push(new, GFP_KERNEL)?;
+        drop(left);
+        Ok(self.list.lock().push(device.clone(), GFP_KERNEL)?)
     }
 
     /// Takes the name of an array that is to be assembled, until the result is dropped.
@@ -128,17 +150,6 @@ impl Arrays {
     pub(crate) fn stop(&self, device: &Device, forbidden: OpensForbidden<Queue>) {
         device.finish_stop(forbidden);
         self.forget(device);
-        self.note_stopped(device);
-    }
-
-    /// Has the removal of the module wait for an array that was stopped: the end of its last IO may
-    /// still be on its way out. Sleeps.
-    fn note_stopped(&self, device: &Device) {
-        let mut stopped = self.stopped.lock();
-        stopped.retain(|gone| !gone.is_done());
-        if stopped.push(device.gone().clone(), GFP_KERNEL).is_err() {
-            pr_warn!("{}: no memory to note that it was stopped\n", device.name());
-        }
     }
 
     /// Stops all of them: the module goes, so none is open. Sleeps.
@@ -161,8 +172,8 @@ impl Arrays {
             drop(device);
             gone.wait();
         }
-        while let Some(gone) = self.stopped.lock().pop() {
-            gone.wait();
+        while let Some(left) = self.left.lock().pop() {
+            left.gone.wait();
         }
     }
 }

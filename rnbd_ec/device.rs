@@ -80,7 +80,10 @@ use self::{
 };
 pub(crate) use self::{
     queue::Queue,
-    work_queues::WorkQueues, //
+    work_queues::{
+        ArrayQueues,
+        WorkQueues, //
+    },
 };
 use crate::{
     arrays::Arrays,
@@ -123,7 +126,7 @@ impl Device {
     /// Those of `ABI/sysfs-class-rnbd-ec`, after a log line.
     pub(crate) fn assemble(
         command: &Command<'_>,
-        (arrays, queues): (Arc<Arrays>, Arc<WorkQueues>),
+        (arrays, queues): (Arc<Arrays>, Arc<ArrayQueues>),
     ) -> Result<Arc<Self>> {
         let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let assembled = assembly::assemble(command, queues, gone.clone())?;

@@ -49,7 +49,8 @@ impl Core {
     /// may sleep.
     pub(super) fn announce(&self) {
         if let Some(device) = &*self.announcer.lock() {
-            let _ = self.queues.events.enqueue::<Arc<Device>, 0>(device.clone());
+            let queue = &self.queues.shared.events;
+            let _ = queue.enqueue::<Arc<Device>, 0>(device.clone());
         }
     }
 }

@@ -77,7 +77,7 @@ use super::{
         write_new,
         Upkeep, //
     },
-    work_queues::WorkQueues, //
+    work_queues::ArrayQueues, //
 };
 use crate::{
     proto::{
@@ -184,7 +184,7 @@ fn open(command: &Command<'_>) -> Result<DevicesOf> {
 
 /// Puts the devices into the order of the members that they are.
 #[inline(never)]
-fn sort(command: &Command<'_>, queues: &Arc<WorkQueues>, devices: DevicesOf) -> Result<DevicesOf> {
+fn sort(command: &Command<'_>, queues: &Arc<ArrayQueues>, devices: DevicesOf) -> Result<DevicesOf> {
     let name = command.name;
     let mut given = OneByOne::new(queues, &devices, command.settings.member_timeout_ms)?;
     let mut sorted = [None, None, None];
@@ -217,7 +217,7 @@ fn sort(command: &Command<'_>, queues: &Arc<WorkQueues>, devices: DevicesOf) -> 
 
 /// Makes a new array of devices.
 #[inline(never)]
-fn create(command: &Command<'_>, queues: &Arc<WorkQueues>, devices: &DevicesOf) -> Result {
+fn create(command: &Command<'_>, queues: &Arc<ArrayQueues>, devices: &DevicesOf) -> Result {
     let name = command.name;
     let mut shapes = [Shape {
         bytes: 0,
@@ -416,7 +416,7 @@ fn begin(
 /// Sleeps.
 pub(super) fn assemble(
     command: &Command<'_>,
-    queues: Arc<WorkQueues>,
+    queues: Arc<ArrayQueues>,
     gone: Arc<Completion>,
 ) -> Result<Assembled> {
     let devices = open(command)?;

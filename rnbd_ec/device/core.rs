@@ -71,7 +71,7 @@ use super::{
     },
     tags::DEPTH,
     upkeep::Upkeep,
-    work_queues::WorkQueues,
+    work_queues::ArrayQueues,
     Device, //
 };
 use crate::proto::{
@@ -133,7 +133,7 @@ impl Ended {
 #[pin_data]
 pub(crate) struct Core {
     name: CString,
-    pub(super) queues: Arc<WorkQueues>,
+    pub(super) queues: Arc<ArrayQueues>,
     born: Instant<Monotonic>,
     pub(super) stats: Stats,
     pub(super) settings: Settings,
@@ -185,7 +185,7 @@ impl_has_delayed_work! {
 
 impl DelayedItem<2> for Core {
     fn wq(&self) -> &WorkQueue {
-        &self.queues.engines
+        &self.queues.shared.engines
     }
 }
 
@@ -237,7 +237,7 @@ impl Core {
     #[inline(never)]
     pub(super) fn new(
         beginning: Beginning,
-        queues: Arc<WorkQueues>,
+        queues: Arc<ArrayQueues>,
         gone: Arc<Completion>,
     ) -> Result<Arc<Self>> {
         let Beginning {
@@ -286,8 +286,9 @@ impl Core {
 
     fn make_helpers(core: &Arc<Self>) -> Result {
         let helpers = Helper::make(core)?;
-        let submitter = || Submitter::new(core);
-        let submitters = [submitter()?, submitter()?, submitter()?];
+        let [first, second, third] = &core.queues.submitters;
+        let submitter = |queue| Submitter::new(core, queue);
+        let submitters = [submitter(first)?, submitter(second)?, submitter(third)?];
         core.with_engine(|engine| {
             engine.set_helpers(helpers);
             engine.means.submitters = Some(submitters);
@@ -329,12 +330,13 @@ impl Core {
 
     /// Has a worker run the engine, as something is new. Any context.
     pub(super) fn kick(core: &Arc<Self>) {
-        let _ = core.queues.engines.enqueue::<Arc<Self>, 0>(core.clone());
+        let queue = &core.queues.shared.engines;
+        let _ = queue.enqueue::<Arc<Self>, 0>(core.clone());
     }
 
     /// A member may return, or a segment is to be collected. Any context.
     pub(super) fn keep_up(core: &Arc<Self>) {
-        let _ = core.queues.upkeeps.enqueue::<Arc<Self>, 1>(core.clone());
+        let _ = core.queues.upkeep.enqueue::<Arc<Self>, 1>(core.clone());
     }
 
     /// A request has come. Any context.

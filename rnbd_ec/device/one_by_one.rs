@@ -29,7 +29,7 @@ use seglog::{
     superblock::SUPERBLOCK_BYTES, //
 };
 
-use super::work_queues::WorkQueues;
+use super::work_queues::ArrayQueues;
 
 /// The bytes that are read at once where few are asked for: heads are looked for unit by unit.
 const AHEAD_BYTES: usize = 64 << 10;
@@ -90,7 +90,7 @@ pub(super) struct Member {
 /// The drop, and the replacement of a member, wait for no device: who calls them holds up what the
 /// others do.
 pub(super) struct OneByOne {
-    queues: Arc<WorkQueues>,
+    queues: Arc<ArrayQueues>,
     members: [Option<Member>; MEMBERS],
     /// A superblock and what fills its slot.
     slot: KVec<u8>,
@@ -101,7 +101,7 @@ impl OneByOne {
     /// Takes the devices of the members that are there, each of whose IOs ends in `timeout_ms`
     /// milliseconds. Sleeps.
     pub(super) fn new(
-        queues: &Arc<WorkQueues>,
+        queues: &Arc<ArrayQueues>,
         devices: &[Option<Arc<BlockDevice>>; MEMBERS],
         timeout_ms: u32,
     ) -> Result<Self> {
@@ -129,7 +129,7 @@ impl OneByOne {
         let order = PageBlock::order_for(COLUMN_BYTES_MAX);
         let limit = Limit {
             timeout_ms: self.timeout_ms,
-            queue: self.queues.submitters.clone(),
+            queue: self.queues.submitters.get(member).ok_or(EINVAL)?.clone(),
         };
         let new = Member {
             device: Blocking::new(device, order, (), Some(limit))?,
@@ -154,7 +154,8 @@ impl OneByOne {
     pub(super) fn close(&self, member: Option<Member>) {
         if let Some(member) = member.filter(|member| member.device.is_owed()) {
             // Without memory it is waited for here.
-            let _ = self.queues.owed.try_spawn(GFP_KERNEL, move || drop(member));
+            let queue = &self.queues.shared.owed;
+            let _ = queue.try_spawn(GFP_KERNEL, move || drop(member));
         }
     }
 

@@ -268,7 +268,7 @@ impl WorkItem for Helper {
 impl Helper {
     /// Lets it look for writes. Any context.
     pub(super) fn start(self: &Arc<Self>) {
-        let queue = &self.core.queues.engines;
+        let queue = &self.core.queues.shared.engines;
         let _ = queue.enqueue::<Arc<Self>, 0>(self.clone());
     }
 

@@ -39,6 +39,7 @@ use kernel_ext::{
         new_irq_lock,
         IrqLock, //
     },
+    workqueue::WorkQueue,
 };
 
 use super::core::{
@@ -52,6 +53,7 @@ use super::core::{
 #[pin_data]
 pub(super) struct Submitter {
     core: Arc<Core>,
+    queue: Arc<WorkQueue>,
     #[pin]
     refused: IrqLock<KVec<MemberIo>>,
     /// The member's device cannot refuse IO.
@@ -76,11 +78,12 @@ impl WorkItem for Submitter {
 
 impl Submitter {
     /// Allocates one. Sleeps.
-    pub(super) fn new(core: &Arc<Core>) -> Result<Arc<Self>> {
+    pub(super) fn new(core: &Arc<Core>, queue: &Arc<WorkQueue>) -> Result<Arc<Self>> {
         let refused = KVec::with_capacity(ENDED_MAX, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 core: core.clone(),
+                queue: queue.clone(),
                 refused <- new_irq_lock!(refused, "rnbd_ec::Submitter::refused"),
                 waits_always: AtomicBool::new(false),
                 work <- new_work!("rnbd_ec::Submitter::work"),
@@ -102,8 +105,7 @@ impl Submitter {
     fn take(self: &Arc<Self>, io: MemberIo) {
         // There is room: see `ENDED_MAX`.
         let _ = self.refused.lock().push_within_capacity(io);
-        let queue = &self.core.queues.submitters;
-        let _ = queue.enqueue::<Arc<Self>, 0>(self.clone());
+        let _ = self.queue.enqueue::<Arc<Self>, 0>(self.clone());
     }
 }
 

@@ -49,7 +49,7 @@ def test_a_member_whose_queue_is_full_stops_nobody(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, timeout=240)
 def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
-    """It hangs with as many writes as blk-wbt allows: whoever submits another one sleeps, unless a task waits for it."""
+    """It hangs with as many writes as blk-wbt allows: another one sleeps when it is submitted, but those of tasks."""
     ec.disks(vm)
     full_queue(vm, tags=4)
     vm.server.run("echo 75000 > /sys/block/dm-1/queue/wbt_lat_usec")
