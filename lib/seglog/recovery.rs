@@ -355,16 +355,26 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             self.choice = self.choice.behind_what_is_given_up(begun);
         }
         let (next, in_sync) = (self.choice.assembly(id), self.choice.in_sync);
+        // Who may have failed by what a slot hides: that is written over next.
+        let suspects = in_sync.minus(self.chain.trusted);
+        if !suspects.is_empty() {
+            self.complete(suspects)?;
+        }
         self.write_epoch(self.choice.epoch, self.choice.behind)?;
         // What a slot hides may be shown again if this is cut off, so it is written over first.
         let hiding = self.hiding.and(in_sync);
         self.write_epoch(next, hiding)?;
         self.write_epoch(next, in_sync.minus(hiding))?;
+        self.complete(in_sync)
+    }
+
+    /// Gives members the columns that they lack of accepted batches, and flushes.
+    fn complete(&mut self, members: Members) -> Result<(), Fault<D::Error>> {
         let mut cursor = self.start.cursor;
         while let Some((accepted, missing)) = self.accepted(&cursor)? {
             let head = &accepted.head;
             let at = self.chain.layout.at(head.place).unwrap_or_default();
-            for member in missing.or(accepted.covered).iter() {
+            for member in missing.or(accepted.covered).and(members).iter() {
                 // All that it is used on have the same of a mirror.
                 let own = head.used.iter().find(|used| *used == member);
                 let own = own.or(head.used.iter().next());

@@ -13,7 +13,10 @@ use seglog::{
         Layout,
         SLOTS, //
     },
-    log::Log,
+    log::{
+        Begun,
+        Log, //
+    },
     members::{
         Members,
         MEMBERS, //
@@ -115,11 +118,8 @@ fn who_has_failed_by_the_log_is_not_in_sync() {
     }
 }
 
-/// The third member failed while a batch was on its way to it, which was flushed then. Two slots
-/// hide that, and one of the two others cannot give its column: what the third one lacks does not
-/// say that it was torn.
-#[test]
-fn what_a_member_lacks_that_may_have_failed_was_not_torn() {
+/// Member 2 failed while a batch was on its way to it, which was flushed then.
+fn failed_in_a_batch() -> (Ram, Begun) {
     let two = members(0b011);
     let mut ram = Ram::new();
     let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
@@ -134,7 +134,16 @@ fn what_a_member_lacks_that_may_have_failed_was_not_torn() {
     log.epoch_is_durable(Members::of(2));
     assert!(log.acknowledge().is_some());
     assert_eq!(flush(&mut log), Some(late.head.sequence));
-    hide(&mut ram, two);
+    (ram, late)
+}
+
+/// The third member failed while a batch was on its way to it, which was flushed then. Two slots
+/// hide that, and one of the two others cannot give its column: what the third one lacks does not
+/// say that it was torn.
+#[test]
+fn what_a_member_lacks_that_may_have_failed_was_not_torn() {
+    let (mut ram, late) = failed_in_a_batch();
+    hide(&mut ram, members(0b011));
     let result = found(assemble(&mut ram.clone(), ALL, 7));
     assert_eq!(result, Ok((ALL, late.head.sequence + 1)));
     let (member, at) = (1, late.at);
@@ -146,6 +155,31 @@ fn what_a_member_lacks_that_may_have_failed_was_not_torn() {
     ram.bytes[2][Layout::slot(older) as usize + 8] ^= 1;
     let refused = assemble(&mut ram, ALL, 7).map(|_| ());
     assert_eq!(refused, Err(Fault::Unreadable { member, at }));
+}
+
+/// Members that hide that a third one has failed are told an epoch with all three, which writes
+/// over what says so: the third one has what it lacks before, or two would go on without that.
+#[test]
+fn who_may_have_failed_has_all_before_what_says_so_is_written_over() {
+    let (mut ram, late) = failed_in_a_batch();
+    hide(&mut ram, members(0b011));
+    let mut writes = 0;
+    loop {
+        let mut cut_off = ram.clone();
+        cut_off.writes = writes;
+        let is_whole = assemble(&mut cut_off, ALL, 7).is_ok();
+        cut_off.writes = usize::MAX;
+        for present in [0b111, 0b011, 0b101, 0b110] {
+            let result = found(assemble(&mut cut_off.clone(), members(present), 8));
+            let has_all = result.is_ok_and(|(_, durable)| durable > late.head.sequence);
+            assert!(has_all || result.is_err(), "{writes}: {present:b} {result:?}");
+        }
+        if is_whole {
+            break;
+        }
+        writes += 1;
+    }
+    assert!(writes > 3);
 }
 
 /// A member failed while a batch was on its way to it, which was flushed then. The next assembly of
