@@ -25,7 +25,6 @@ use super::{
     cursor::Cursor,
     devices::Devices,
     epoch::{
-        choose_by_force,
         Choice,
         Epoch,
         Held,
@@ -121,13 +120,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         if let Some(other) = all.find(|other| !first.is_of_same_array(other)) {
             return Err(Fault::OtherArray(other.member));
         }
-        let counts = |s: &Superblock| !hidden.replaced.contains(s.member);
-        let held: Held = superblocks.map(|s| s.filter(counts).map(|s| s.epoch));
-        let with = (first.layout.members_needed(), is_forced);
-        let choice = choose_by_force(&held, hidden.hiding, with).map_err(Fault::NoQuorum)?;
-        if let Some(member) = hidden.unsure.filter(|_| !is_forced) {
-            return Err(Fault::Unsure(member));
-        }
+        let choice = slots::choose(&superblocks, hidden.hiding, is_forced)?;
         for superblock in superblocks.iter().flatten() {
             let checked = superblock.check_room(&choice.epoch);
             checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
@@ -148,8 +141,8 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                 gives_up: false,
                 lived: None,
             },
+            held: slots::held(&superblocks),
             superblocks,
-            held,
             hiding: hidden.hiding,
             choice,
             start: first.start,

@@ -4,6 +4,11 @@
 
 use super::{
     devices::Devices,
+    epoch::{
+        choose_by_force,
+        Choice,
+        Held, //
+    },
     fault::Fault,
     layout::{
         Layout,
@@ -54,11 +59,6 @@ pub fn read<D: Devices>(
 pub(crate) struct Hidden {
     /// Members of which a slot may hide a newer superblock.
     pub(crate) hiding: Members,
-    /// Devices that another one has taken the place of, by what the other members know: what they
-    /// hold says nothing of the array as it is.
-    pub(crate) replaced: Members,
-    /// The first member of which a slot may hide what only one that is missing knows.
-    pub(crate) unsure: Option<usize>,
     /// All may be older than the log: a member is missing, and a slot of another one may hide what
     /// it knows; or two members have one slot each, and their newer ones may be damaged, or torn.
     pub(crate) may_be_older: bool,
@@ -96,23 +96,49 @@ pub(crate) fn superblocks<D: Devices>(
         }
     }
     let replaced = replaced(superblocks);
-    let hiding = hiding.minus(replaced);
     // What one slot knew that is gone, no other member of a log on one knows.
     let few = layout.map_or(1, |layout| layout.members_needed().saturating_sub(1));
     let unsure = unsure(superblocks, hiding);
     Ok(Hidden {
-        hiding,
-        replaced,
-        unsure,
+        hiding: hiding.minus(replaced),
         may_be_older: unsure.is_some() || alone.minus(replaced).count() > few,
     })
+}
+
+/// Returns the epochs of the devices that count: what one holds that another one has taken the
+/// place of, by what the other members know, says nothing of the array as it is.
+pub(crate) fn held(superblocks: &[Option<Superblock>; MEMBERS]) -> Held {
+    let replaced = replaced(superblocks);
+    superblocks.each_ref().map(|shown| {
+        let counts = shown.as_ref().filter(|s| !replaced.contains(s.member));
+        counts.map(|shown| shown.epoch)
+    })
+}
+
+/// Chooses the epoch of members by what they show, if `hiding` are those of which a slot may hide
+/// something. What only a member knows that is missing is given up by force.
+///
+/// # Errors
+///
+/// Returns that there is none, or that a slot may hide one which only such a member knows.
+pub fn choose<E>(
+    superblocks: &[Option<Superblock>; MEMBERS],
+    hiding: Members,
+    is_forced: bool,
+) -> Result<Choice, Fault<E>> {
+    let shown = superblocks.iter().flatten().next();
+    let quorum = shown.map_or(MEMBERS, |shown| shown.layout.members_needed());
+    let with = (hiding.minus(replaced(superblocks)), (quorum, is_forced));
+    let choice = choose_by_force(&held(superblocks), with.0, with.1).map_err(Fault::NoQuorum)?;
+    let unsure = unsure(superblocks, hiding).filter(|_| !is_forced);
+    unsure.map_or(Ok(choice), |member| Err(Fault::Unsure(member)))
 }
 
 /// Returns the first member of which a slot may hide what only one that is missing knows, if
 /// `hiding` are those of which a slot may hide anything. A device that was replaced is missing,
 /// too, and hides nothing. Of an epoch in which those that are missing have failed the next one,
 /// which may be hidden, relies on the others alone.
-pub fn unsure(superblocks: &[Option<Superblock>; MEMBERS], hiding: Members) -> Option<usize> {
+fn unsure(superblocks: &[Option<Superblock>; MEMBERS], hiding: Members) -> Option<usize> {
     let found = || superblocks.iter().flatten();
     let replaced = replaced(superblocks);
     let there = found().map(|shown| shown.member).collect::<Members>();

@@ -6,6 +6,7 @@ mod incremental;
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     fs::{
         self,
         OpenOptions, //
@@ -29,12 +30,13 @@ use anyhow::{
 };
 use rnbd_ec::proto::command::Command;
 use seglog::{
+    fault::Fault,
     members::{
         Members,
         DATA_COLUMNS,
         MEMBERS, //
     },
-    slots::unsure,
+    slots::choose as choose_epoch,
     superblock::Superblock, //
 };
 
@@ -336,8 +338,8 @@ fn check_missing(found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// Checks that no damaged slot may have an epoch that only a missing member knows. The module says
-/// the same, by the same rule, in its log only.
+/// Checks that an epoch can be chosen, and that no damaged slot may have one that only a missing
+/// member knows. The module says the same, by the same rule, in its log only.
 fn check_slots(found: &Found) -> Result<()> {
     // The module is given those that can be written.
     let given = found
@@ -346,10 +348,12 @@ fn check_slots(found: &Found) -> Result<()> {
     let superblocks = given.map(|one| one.map(|one| one.superblock));
     let hiding = given.into_iter().flatten().filter(|one| one.may_hide);
     let hiding = hiding.map(|one| one.superblock.member).collect();
-    let unsure = unsure(&superblocks, hiding).and_then(|member| given.get(member).copied());
-    let Some(one) = unsure.flatten() else {
-        return Ok(());
+    let member = match choose_epoch::<Infallible>(&superblocks, hiding, false) {
+        Err(Fault::Unsure(member)) => member,
+        Err(why) => bail!("{}", why.to_string().replace("force=1", "--force")),
+        Ok(_) => return Ok(()),
     };
+    let path = given.get(member).copied().flatten().map(|one| &one.path);
     let missing = missing(found);
     let what = if missing.is_empty() {
         "the device that took the place of another one".to_owned()
@@ -359,7 +363,8 @@ fn check_slots(found: &Found) -> Result<()> {
     bail!(
         "{}: a slot of its superblock is damaged, or cannot be read, and may have had a newer \
          epoch: bring back {what}, or give up what was written since by --force",
-        one.path.display()
+        path.map(|path| path.display().to_string())
+            .unwrap_or_default()
     )
 }
 

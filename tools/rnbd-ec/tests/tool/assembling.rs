@@ -354,6 +354,28 @@ fn what_a_damaged_slot_may_hide_is_not_given_up_unasked() {
     machine.says(&[], &[one, two, three], (0, &["assembled"]));
 }
 
+/// Member 1 has failed, and member 2 is missing: force does not help, whatever a slot may hide. The
+/// module says so, and neither does the tool ask for it.
+#[test]
+fn force_is_not_asked_for_where_it_does_not_help() {
+    let machine = Machine::new("useless");
+    let mut image = Image::new(&machine.folder);
+    image.fail(1);
+    image.flush();
+    let [one, two, three] = &image.paths;
+    // The older slot.
+    flip(one, 0x1018);
+    let words: &[&str] = &[
+        "2 of 3 members are there",
+        ": add the member that is missing",
+    ];
+    let said = machine.says(&["--degraded"], &[one, two], (8, words));
+    assert!(!said.contains("force"), "{said}");
+    let control = fs::read_to_string(machine.folder.path(CONTROL)).unwrap();
+    assert_eq!(control, "");
+    machine.says(&[], &[one, two, three], (0, &["assembled"]));
+}
+
 /// Member 2 has failed, and is missing: what a damaged slot of another one may hide relies on the
 /// two others alone. The module asks for no force then, and neither does the tool.
 #[test]

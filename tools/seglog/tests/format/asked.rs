@@ -172,7 +172,10 @@ fn who_may_have_failed_has_all_before_what_says_so_is_written_over() {
         for present in [0b111, 0b011, 0b101, 0b110] {
             let result = found(assemble(&mut cut_off.clone(), members(present), 8));
             let has_all = result.is_ok_and(|(_, durable)| durable > late.head.sequence);
-            assert!(has_all || result.is_err(), "{writes}: {present:b} {result:?}");
+            assert!(
+                has_all || result.is_err(),
+                "{writes}: {present:b} {result:?}"
+            );
         }
         if is_whole {
             break;
