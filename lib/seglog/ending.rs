@@ -67,6 +67,7 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
                 sequence: end.sequence,
             });
         }
+        is_older = is_older || self.is_left();
         let later = self.chain.later.or(is_older.then_some(end.sequence));
         match later.filter(|_| self.may_be_older) {
             Some(sequence) => Err(Fault::Superseded { sequence }),
@@ -125,6 +126,14 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
             present: there.map(|there| there.member).collect(),
             force_helps: false,
         }))
+    }
+
+    /// Whether the superblocks may be older than what was written, and a segment begins with one of
+    /// a later incarnation than they know: it may be far from the log that they have.
+    fn is_left(&mut self) -> bool {
+        let known = self.chain.incarnation;
+        let is_later = |head: &Head| head.incarnation > known;
+        self.may_be_older && self.chain.find_start(is_later).is_some()
     }
 
     /// Whether the superblocks may be older than the log, and a segment where it ends says that

@@ -57,7 +57,7 @@ const ALL: Members = Members::ALL;
 const LATER: u64 = 1 << 20;
 
 /// Damages the older slot of a member: it may have been the newer one.
-fn spoil_older(ram: &mut Ram, member: usize) {
+pub(crate) fn spoil_older(ram: &mut Ram, member: usize) {
     let older = 1 - shown(ram, member).slot();
     ram.bytes[member][Layout::slot(older) as usize + 8] ^= 1;
 }

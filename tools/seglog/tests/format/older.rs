@@ -17,6 +17,10 @@ use seglog::{
         Start,
         Superblock, //
     },
+    table::{
+        write_page,
+        Table, //
+    },
 };
 
 use crate::{
@@ -26,6 +30,7 @@ use crate::{
         shown,
         tell, //
     },
+    doubts::spoil_older,
     order::{
         assemble,
         assemble_by_force,
@@ -66,6 +71,30 @@ fn dump(ram: &mut Ram, log: &Log, written: Members) {
         let superblock = shown(ram, member).with_start(start);
         give(ram, superblock);
     }
+}
+
+/// Writes the pages of that dump.
+fn pages(ram: &mut Ram) {
+    let (layout, words) = (layout(), Words);
+    for page in 0..layout.pages() {
+        let mut bytes = vec![0; layout.parts().page_bytes as usize];
+        write_page(&mut bytes, (page, 1), &words, (&layout, TAG), &Crc);
+        let at = layout.page(1, page) as usize;
+        for member in 0..MEMBERS {
+            ram.bytes[member][at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+    }
+}
+
+/// A table without anything.
+struct Words;
+
+impl Table for Words {
+    fn word(&self, _: u64) -> u64 {
+        0
+    }
+
+    fn set(&mut self, _: u64, _: u64) {}
 }
 
 /// Member 2 has failed. The others have dumped, and their log names a segment as the next one that
@@ -140,6 +169,42 @@ fn no_incarnation_of_a_log_on_one_begins_in_the_middle_of_it() {
     hide(&mut ram, one);
     let result = assemble(&mut ram, one, 8).map(|_| ());
     assert_eq!(result, Err(Fault::Overrun { sequence }));
+}
+
+/// Member 0 has failed, and the others have gone on and dumped. 2 is lost, and by force 0 goes on
+/// with 1, of which a slot hides that. Then slots of both hide what force has begun: the log of the
+/// other two is far from there, but a batch of a later incarnation is on one of them.
+#[test]
+fn what_force_has_begun_is_known_wherever_it_is() {
+    let (two, forced) = (members(0b110), members(0b011));
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    log.fail(0);
+    let epoch = shown(&ram, 0).epoch.without(70, Members::of(0));
+    tell(&mut ram, two, epoch);
+    log.epoch_is_durable(Members::of(0));
+    for _ in 0..4 {
+        write_next(&mut ram, &mut log);
+    }
+    flush(&mut log);
+    dump(&mut ram, &log, Members::of(2));
+    pages(&mut ram);
+    let (alone, sequence) = (ram.clone(), log.cursor().sequence);
+    hide(&mut ram, Members::of(1));
+    let (mut log, _) = assemble_by_force(&mut ram, forced, 8).unwrap();
+    write_next(&mut ram, &mut log);
+    flush(&mut log);
+    hide(&mut ram, forced);
+    let result = assemble(&mut ram.clone(), ALL, 9).map(|(log, _)| log.live());
+    assert_eq!(result, Err(Fault::Superseded { sequence }));
+    let result = assemble_by_force(&mut ram, ALL, 9).map(|(log, _)| log.live());
+    assert_eq!(result, Ok(two));
+    // If force has begun nothing, nothing is given up.
+    let mut ram = alone;
+    hide(&mut ram, Members::of(1));
+    spoil_older(&mut ram, 2);
+    let result = assemble(&mut ram, ALL, 9).map(|(log, _)| log.live());
+    assert_eq!(result, Ok(two));
 }
 
 /// A member that was not in sync lately is not believed when it says that another device took the
