@@ -27,6 +27,7 @@ use seglog::{
         Start,
         Superblock, //
     },
+    table::SegmentUse,
     ArrayTag, //
 };
 
@@ -47,6 +48,7 @@ use crate::{
         flush,
         layout,
         write,
+        Batches,
         Ram, //
     },
     Crc, TAG,
@@ -285,4 +287,88 @@ fn an_incarnation_that_no_epoch_knows_ends_nothing() {
     flush(&mut log);
     let result = found(assemble(&mut ram, ALL, 8));
     assert_eq!(result, Ok((ALL, log.durable() + 1)));
+}
+
+/// Two epochs of one incarnation, `cut` and `whole`, are as possible, as 2 is in both and hides
+/// which it was told; the log is that of `whole`.
+fn either_of_two(cut: Members, whole: Members) -> (Ram, Log) {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let first = cut.iter().next().unwrap();
+    let mut later = ram.clone();
+    assemble(&mut later, cut, 7).unwrap();
+    ram.bytes[first][..8192].copy_from_slice(&later.bytes[first][..8192]);
+    let (mut log, _) = assemble(&mut ram, whole, 8).unwrap();
+    for _ in 0..3 {
+        write(&mut ram, &mut log, 1);
+    }
+    flush(&mut log);
+    (ram, log)
+}
+
+/// Members that were not in sync after all are not noted to have segments.
+#[test]
+fn a_choice_that_is_made_anew_forgets_who_has_segments() {
+    let (one, other) = (members(0b101), members(0b110));
+    for (cut, whole) in [(one, other), (other, one)] {
+        let (mut ram, _) = either_of_two(cut, whole);
+        hide(&mut ram, Members::of(2));
+        let mut memory = [const { [0; 4096] }; MEMBERS];
+        let columns = memory.each_mut().map(|column| column.as_mut_slice());
+        let mut recovery = Recovery::examine(&mut ram, (ALL, false), columns, &Crc).unwrap();
+        let mut table = Batches::new();
+        recovery.walk(&mut table).unwrap();
+        assert_eq!(recovery.in_sync(), whole);
+        let entries = layout().parts().entries as usize;
+        let uses = table.words[entries..]
+            .iter()
+            .map(|word| SegmentUse::from_word(*word).unwrap());
+        let used: Vec<_> = uses
+            .filter(|of| of.sequence > 0)
+            .map(|of| of.members)
+            .collect();
+        assert_eq!(used, vec![whole; used.len()]);
+        assert!(used.len() > 1);
+    }
+}
+
+/// Batches of which each says that the members of another one did not live: a member lies, and
+/// whichever is believed gives up what the other one says.
+#[test]
+fn batches_that_contradict_each_other_are_not_followed() {
+    let (cut, whole) = (members(0b110), members(0b101));
+    let (mut ram, log) = either_of_two(cut, whole);
+    let incarnation = shown(&ram, 0).epoch.incarnation;
+    lie(&mut ram, &log, 2, (incarnation, cut));
+    hide(&mut ram, Members::of(2));
+    let result = found(assemble(&mut ram, ALL, 9));
+    assert!(
+        matches!(result, Err(Fault::Superseded { .. })),
+        "{result:?}"
+    );
+}
+
+/// An assembly of 1 and 2 was cut off when it had told 1; by force 0 and 2 went on, and 2 hides it.
+/// A batch says that 0 did not live: no epoch of an earlier incarnation counts for that.
+#[test]
+fn who_lived_is_of_the_incarnation_that_counts() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let mut told = ram.clone();
+    assemble(&mut told, members(0b110), 7).unwrap();
+    ram.bytes[1][..8192].copy_from_slice(&told.bytes[1][..8192]);
+    spoil_older(&mut ram, 2);
+    let (mut log, _) = assemble_by_force(&mut ram, members(0b101), 8).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let incarnation = shown(&ram, 0).epoch.incarnation;
+    lie(&mut ram, &log, 0, (incarnation, members(0b110)));
+    hide(&mut ram, Members::of(2));
+    let sequence = log.cursor().sequence;
+    let result = found(assemble(&mut ram, ALL, 9));
+    assert_eq!(result, Err(Fault::Superseded { sequence }));
 }

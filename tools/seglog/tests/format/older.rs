@@ -25,6 +25,8 @@ use seglog::{
 
 use crate::{
     asked::{
+        fails,
+        found,
         give,
         hide,
         shown,
@@ -278,4 +280,23 @@ fn a_device_of_the_same_use_of_a_segment_is_not_in_sync() {
         let result = result.map(|(log, found)| (log.live(), found));
         assert!(result.is_err(), "{result:?}");
     }
+}
+
+/// A new device takes the place of member 2, which has failed, and power fails when it alone has
+/// been told. What a slot of another member hides the third one has, which knows the old device.
+#[test]
+fn a_device_that_came_later_than_others_know_is_there() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    fails(&mut ram, &mut log, 2);
+    let survivor = shown(&ram, 0);
+    let own = survivor.replacement(2, 99);
+    ram.bytes[2].fill(0);
+    give(&mut ram, own);
+    let next = log.cursor().segment_sequence + 1;
+    let devices = survivor.devices_with(&own, next);
+    give(&mut ram, own.with_devices(devices, survivor.epoch));
+    hide(&mut ram, Members::of(0));
+    let result = found(assemble(&mut ram, ALL, 9));
+    assert_eq!(result, Ok((members(0b011), log.durable() + 1)));
 }

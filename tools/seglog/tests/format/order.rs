@@ -133,13 +133,13 @@ impl Devices for Ram {
 }
 
 /// Counts the batches that say which segment they are in.
-struct Batches {
-    words: Vec<u64>,
+pub(crate) struct Batches {
+    pub(crate) words: Vec<u64>,
     count: usize,
 }
 
 impl Batches {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             words: vec![0; layout().words() as usize],
             count: 0,
