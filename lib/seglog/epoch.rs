@@ -403,7 +403,7 @@ fn told(held: &Held, hiding: Members, quorum: usize) -> [Option<Choice>; MEMBERS
             let is_later = epoch.incarnation > shown.incarnation;
             // Who shows another child of its parent held that before, and went on.
             let is_known = epoch.parent == shown.id || epoch.parent == shown.parent;
-            if !is_later || is_known {
+            if !is_later || is_known || is_cut_off(held, shown, &epoch) {
                 return None;
             }
             shown.id = epoch.parent;

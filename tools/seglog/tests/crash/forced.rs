@@ -68,9 +68,27 @@ pub(crate) struct Hurts {
     pub(crate) at_a_time: usize,
     /// Most assemblies are cut off, many of them when they have told one member.
     pub(crate) often_cut_off: bool,
+    /// Nothing but newer slots gives errors, for a time, and an assembly that is cut off has told
+    /// a few members: others are told something else then.
+    pub(crate) only_told: bool,
 }
 
 impl Hurts {
+    pub(crate) const USUAL: Self = Self {
+        at_a_time: 4,
+        often_cut_off: false,
+        only_told: false,
+    };
+    pub(crate) const OFTEN_CUT_OFF: Self = Self {
+        often_cut_off: true,
+        ..Self::USUAL
+    };
+    pub(crate) const ONLY_TOLD: Self = Self {
+        at_a_time: 3,
+        only_told: true,
+        ..Self::OFTEN_CUT_OFF
+    };
+
     /// Whether an assembly is not cut off.
     fn is_last(self, random: &mut Random) -> bool {
         (random.below(3) != 0) != self.often_cut_off
@@ -78,7 +96,7 @@ impl Hurts {
 
     /// Chooses among so many states in which an assembly is cut off.
     fn cut(self, random: &mut Random, states: usize) -> usize {
-        let is_early = self.often_cut_off && random.below(2) == 0;
+        let is_early = self.often_cut_off && (self.only_told || random.below(2) == 0);
         random.below(if is_early { states.min(4) } else { states })
     }
 }
@@ -152,19 +170,22 @@ fn hurt(
     random: &mut Random,
     shape: &Shape,
     (disks, present): (&mut Disks, Members),
-    hurts: usize,
+    with: Hurts,
 ) -> Errors {
     let (mut errors, crc) = (Errors::default(), Fast(Mistake::None));
     if random.below(4) == 0 {
         return errors;
     }
-    let whole = assemble(shape, (disks, present), &errors, true);
-    let seen = whole.iter().flat_map(|whole| &whole.assembled.errors.seen);
+    let whole = (!with.only_told).then(|| assemble(shape, (disks, present), &errors, true));
+    let seen = whole
+        .iter()
+        .flatten()
+        .flat_map(|whole| &whole.assembled.errors.seen);
     let seen: Vec<_> = seen.copied().collect();
     let members: Vec<_> = present.iter().collect();
-    for _ in 0..=random.below(hurts) {
+    for _ in 0..=random.below(with.at_a_time) {
         let member = members[random.below(members.len())];
-        let what = random.below(4);
+        let what = if with.only_told { 2 } else { random.below(4) };
         if what == 0 && !seen.is_empty() {
             let from = seen.len() / 2 * random.below(2);
             errors
@@ -173,7 +194,7 @@ fn hurt(
             continue;
         }
         let newer = superblock_of(shape, &disks[member], &crc).map_or(0, |shown| shown.slot());
-        let slot = (newer + u8::from(random.below(4) == 0)) % SLOTS;
+        let slot = (newer + u8::from(!with.only_told && random.below(4) == 0)) % SLOTS;
         let mut spoilt = disks[member].clone();
         spoilt.spoil(slot);
         // A member without any is to be replaced, and one that looks as if it had been written once
@@ -321,7 +342,7 @@ impl Opening for Life<'_> {
             let is_last = self.with.is_last(random);
             let present = assemblies()[random.below(6).saturating_sub(2)];
             let before = disks.clone();
-            let errors = hurt(random, shape, (&mut *disks, present), self.with.at_a_time);
+            let errors = hurt(random, shape, (&mut *disks, present), self.with);
             let Some(mut attempt) = self.attempt(shape, (disks, present), &errors) else {
                 continue;
             };

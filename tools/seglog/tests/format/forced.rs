@@ -38,6 +38,7 @@ use crate::{
         shown,
         tell, //
     },
+    doubts::spoil_older,
     order::{
         assemble,
         assemble_by_force,
@@ -429,4 +430,36 @@ fn of_two_epochs_that_one_may_have_been_told_the_log_knows_which_was_written() {
     // The reason says that two are to be named.
     let named = found(assemble_by_force(&mut ram, members(0b110), 10));
     assert_eq!(named, Ok((members(0b110), log.durable() + 1)));
+}
+
+/// An assembly by force of 0 and 1 is cut off when it had told 0. Then 1 and 2 go on, twice, and a
+/// slot of 1 is damaged: what it shows is not older than what 0 was told, though that is later.
+#[test]
+fn who_went_on_twice_since_force_was_cut_off_is_not_taken_for_one_behind() {
+    let (two, present) = (members(0b110), members(0b011));
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let mut forced = ram.clone();
+    spoil_older(&mut forced, 1);
+    assemble_by_force(&mut forced, present, 8).unwrap();
+    copy_slots(&forced, &mut ram, 0);
+    assemble(&mut ram, two, 9).unwrap();
+    let (mut log, _) = assemble(&mut ram, two, 10).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    // As a dump does.
+    let epoch = shown(&ram, 1).epoch;
+    tell(&mut ram, two, epoch);
+    hide(&mut ram, Members::of(1));
+    let force_helps = false;
+    let why = NoQuorum {
+        present,
+        force_helps,
+    };
+    let refused = assemble_by_force(&mut ram.clone(), present, 11).map(|_| ());
+    assert_eq!(refused, Err(Fault::NoQuorum(why)));
+    let all = found(assemble(&mut ram, ALL, 11));
+    assert_eq!(all, Ok((two, log.durable() + 1)));
 }
