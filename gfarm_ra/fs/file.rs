@@ -447,10 +447,10 @@ impl Pages for Part {
         let end = match how {
             _ if is_torn => End::Failed(EIO),
             Ending::Read => match ended.filter(|_| !subrequest.is_empty()) {
-                Some(rest) => at_end(&subrequest, rest.size),
+                Some(rest) => inode::end_at(&subrequest, rest.size),
                 None => End::Read,
             },
-            Ending::EndOfFile { size } => at_end(&subrequest, size),
+            Ending::EndOfFile { size } => inode::end_at(&subrequest, size),
             Ending::Failed(error) => {
                 let error = inode::stale_if_gone(error);
                 if error == ESTALE {
@@ -466,14 +466,6 @@ impl Pages for Part {
         }
         drop(waiter);
     }
-}
-
-/// Ends a read at the end of a file of this size, before the readers see the pages: they compare
-/// with the size then. What a reader has that keeps no pages ends without zeroes.
-fn at_end(subrequest: &Subrequest<Gfarm>, size: u64) -> End {
-    let zeroed_from = subrequest.is_cached().then_some(size);
-    inode::take_live_size(subrequest.inode(), zeroed_from);
-    End::EndOfFile
 }
 
 /// Starts to read a part of a file. Returns before it is there, unless the mount has `ra_async=0`.

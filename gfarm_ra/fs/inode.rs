@@ -33,9 +33,11 @@ use kernel_ext::{
 };
 use vfs_ext::{
     Attributes,
+    End,
     Freshness,
     Inode,
-    Kind, //
+    Kind,
+    Subrequest, //
 };
 
 use super::{
@@ -267,11 +269,19 @@ fn observe_in_turn(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>, drops:
     }
 }
 
+/// Ends a read at the end of a file of this size, before the readers see the pages: they compare
+/// with the size then. What a reader has that keeps no pages ends without zeroes.
+pub(super) fn end_at(subrequest: &Subrequest<Gfarm>, size: u64) -> End {
+    let zeroed_from = subrequest.is_cached().then_some(size);
+    take_live_size(subrequest.inode(), zeroed_from);
+    End::EndOfFile
+}
+
 /// Takes a smaller size that a gfsd has told, and the one from which on a page that has just been
 /// read is zeroed, also if gfsds have told another one since. A larger one has to wait for who
 /// drops the pages: the last one ends with zeroes. Takes no turn of the pages: the task that drops
 /// them waits for reads to end, and this is the end of one.
-pub(super) fn take_live_size(inode: &Inode<Gfarm>, zeroed_from: Option<u64>) {
+fn take_live_size(inode: &Inode<Gfarm>, zeroed_from: Option<u64>) {
     let data = inode.data();
     let _known = data.known.lock();
     let (_, live) = data.content.live();

@@ -483,8 +483,7 @@ impl Session {
     fn answer(self: &Arc<Self>, operation: Operation) {
         let (user, len) = (operation.user(), operation.data_len());
         let answer = self.carry_out(user, len, direction_of(&operation));
-        // The client may use the chunk of a path that is given up for another message, which an
-        // answer would write over.
+        // It would be written over what the client may have put into the chunk since.
         match operation.is_discarded() {
             true => self.keep_untold(&answer),
             false => reply(operation, answer),
