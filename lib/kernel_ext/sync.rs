@@ -12,6 +12,7 @@ pub mod irq_lock;
 pub mod lent_box;
 pub mod rcu_arc;
 pub mod rcu_lent;
+pub mod rw_sem;
 pub mod set_once;
 pub mod turns;
 pub mod users;
@@ -26,6 +27,7 @@ pub use irq_lock::{IrqLock, IrqLockGuard};
 pub use lent_box::{Lent, LentBox};
 pub use rcu_arc::RcuArc;
 pub use rcu_lent::RcuLent;
+pub use rw_sem::RwSem;
 pub use set_once::SetOnce;
 pub use turns::{Turn, Turns};
 pub use users::{User, Users};
@@ -33,6 +35,7 @@ pub use wait_queue::WaitQueue;
 
 pub use crate::{
     new_irq_lock,
+    new_rw_sem,
     new_turns,
     new_wait_queue, //
 };

@@ -142,6 +142,37 @@ impl WorkQueue {
         self.queue().enqueue(item)
     }
 
+    /// Queues `item` for the CPU of this number, if there is one; else as
+    /// [`enqueue`](Self::enqueue) does. A queue of [`Flags::PERCPU`] runs it there, if the CPU is
+    /// online. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Returns the item if it is queued already, here or elsewhere.
+    pub fn enqueue_on<T, const ID: u64>(&self, cpu: u32, item: Arc<T>) -> Result<(), Arc<T>>
+    where
+        T: WorkItem<ID, Pointer = Arc<T>> + HasWork<T, ID> + Send + Sync + 'static,
+    {
+        // SAFETY: The called function has no safety requirements.
+        let is_there = unsafe { kernel_ext_sys::kernel_ext_helper_cpu_possible(cpu) };
+        // CAST: The constant is that of C, where it is an `int`, as are numbers of CPUs.
+        let cpu = match is_there {
+            true => cpu as c_int,
+            false => bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
+        };
+        let work = raw_work::<T, ID>(&item);
+        // The reference that the queue owns from now on, if it takes the item.
+        let kept = Arc::into_raw(item);
+        // SAFETY: By the type invariants, `raw` is a work queue; the CPU is a possible one. The
+        // work was initialised for `Arc<T>` by `Work::new`. If the function returns `true`, the
+        // queue owns `kept` until the item runs or is cancelled.
+        if unsafe { bindings::queue_work_on(cpu, self.raw.as_ptr(), work) } {
+            return Ok(());
+        }
+        // SAFETY: The reference was not taken, and `kept` comes from `into_raw`.
+        Err(unsafe { Arc::from_raw(kept) })
+    }
+
     /// Allocates an item that calls `func` once, and queues it.
     ///
     /// # Errors

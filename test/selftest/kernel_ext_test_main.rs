@@ -35,7 +35,7 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 31] = [
+const PARTS: [Part; 33] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -57,6 +57,7 @@ const PARTS: [Part; 31] = [
     ("set_once", sync::set_once),
     ("box_cell", sync::box_cell),
     ("irq_lock", sync::irq_lock),
+    ("rw_sem", sync::rw_sem),
     ("global", sync::global),
     ("rcu_arc", sync::rcu_arc),
     ("grace_arc", sync::grace_arc),
@@ -65,6 +66,7 @@ const PARTS: [Part; 31] = [
     ("completion", sync::completion),
     ("wait_queue", sync::wait_queue),
     ("workqueue", work::queue),
+    ("work of a CPU", work::on_cpu),
     ("delayed work", work::delayed),
     ("delayed work keeps its queue", work::delayed_keeps_queue),
 ];

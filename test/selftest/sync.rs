@@ -19,6 +19,7 @@ use kernel_ext::{
     cpu::irqs_disabled,
     sync::{
         new_irq_lock,
+        new_rw_sem,
         new_wait_queue,
         BoxCell,
         Completion,
@@ -28,6 +29,7 @@ use kernel_ext::{
         IrqLock,
         LentBox,
         RcuArc,
+        RwSem,
         SetOnce,
         Users,
         WaitQueue, //
@@ -167,6 +169,47 @@ pub(super) fn irq_lock() -> Result {
     drop(second);
     check(off, "interrupts are off until the last guard is dropped")?;
     check(!irqs_disabled(), "interrupts are on after both")
+}
+
+/// Checks that two tasks read at a time, and that who writes does so alone.
+pub(super) fn rw_sem() -> Result {
+    #[pin_data]
+    struct Shared {
+        #[pin]
+        value: RwSem<u32>,
+        #[pin]
+        read: Completion,
+        #[pin]
+        written: Completion,
+    }
+    let init = pin_init!(Shared {
+        value <- new_rw_sem!(1, "selftest"),
+        read <- Completion::new(),
+        written <- Completion::new(),
+    });
+    let shared = Arc::pin_init(init, GFP_KERNEL)?;
+    let queue = WorkQueue::new(c"kernel_ext_test", Flags::UNBOUND, 0)?;
+    let (reader, writer) = (shared.clone(), shared.clone());
+    let reading = shared.value.read();
+    queue.try_spawn(GFP_KERNEL, move || {
+        if *reader.value.read() == 1 {
+            reader.read.complete_all();
+        }
+    })?;
+    shared.read.wait_timeout_ms(10_000)?;
+    queue.try_spawn(GFP_KERNEL, move || {
+        *writer.value.write() += 1;
+        writer.written.complete_all();
+    })?;
+    fsleep(Delta::from_millis(20));
+    check(
+        *reading == 1 && !shared.written.is_done(),
+        "who writes waits for those that read",
+    )?;
+    drop(reading);
+    shared.written.wait_timeout_ms(10_000)?;
+    let written = *shared.value.read();
+    check(written == 2, "what was written is read")
 }
 
 /// Checks that the value persists between locks.

@@ -4,6 +4,7 @@
 
 use super::check;
 use kernel::{
+    cpu::CpuId,
     prelude::*,
     sync::Arc,
     workqueue::{
@@ -18,6 +19,7 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 use kernel_ext::{
+    cpu::num_online_cpus,
     sync::Completion,
     workqueue::{
         self,
@@ -145,6 +147,57 @@ pub(super) fn queue() -> Result {
         is_last(first) && is_last(second),
         "the queue keeps no reference",
     )
+}
+
+/// Checks that a queue runs items on the CPUs that they are queued for, one with the number of no
+/// CPU, too.
+pub(super) fn on_cpu() -> Result {
+    #[pin_data]
+    struct OnCpu {
+        ran_on: AtomicU32,
+        #[pin]
+        work: Work<OnCpu>,
+    }
+    impl_has_work! {
+        impl HasWork<Self> for OnCpu { self.work }
+    }
+    impl WorkItem for OnCpu {
+        type Pointer = Arc<OnCpu>;
+
+        fn run(this: Arc<OnCpu>) {
+            this.ran_on
+                .store(CpuId::current().as_u32(), Ordering::Relaxed);
+        }
+    }
+    let queue = new_queue(Flags::PERCPU)?;
+    for cpu in Iterator::chain(0..num_online_cpus(), [u32::MAX]) {
+        let init = pin_init!(OnCpu {
+            ran_on: AtomicU32::new(u32::MAX),
+            work <- new_work!("selftest"),
+        });
+        let item = Arc::pin_init(init, GFP_KERNEL)?;
+        let queued = queue.enqueue_on::<_, 0>(cpu, item.clone());
+        check(queued.is_ok(), "an item is queued for a CPU")?;
+        workqueue::flush::<_, 0>(&item);
+        let ran_on = item.ran_on.load(Ordering::Relaxed);
+        check(
+            ran_on == cpu || cpu == u32::MAX && ran_on < num_online_cpus(),
+            "an item runs on the CPU that it was queued for",
+        )?;
+    }
+    let waits = Item::new(&queue)?;
+    check(
+        queue.enqueue_on::<_, 0>(0, waits.clone()).is_ok(),
+        "an item that waits is queued",
+    )?;
+    // It has begun or not.
+    let again = queue.enqueue_on::<_, 0>(0, waits.clone());
+    let once = again.is_err() || queue.enqueue_on::<_, 0>(0, waits.clone()).is_err();
+    check(once, "an item is queued once")?;
+    drop(again);
+    waits.may_go.complete_all();
+    queue.flush();
+    check(is_last(waits), "the queue keeps no reference")
 }
 
 /// Checks that a delayed item can be moved and cancelled.
