@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counts;
+pub mod engine;
 pub mod fabric;
 pub mod fault;
 pub mod gather;

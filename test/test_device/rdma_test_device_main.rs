@@ -15,6 +15,8 @@
 //! `fault=status status=12 on=write nth=3`, is for the sends or the queue pairs of connections; one
 //! that lasts may name a queue pair of datagrams. `give_up 17` has the device give it up.
 //!
+//! `engines` beside it tells which engine has executed how many sends.
+//!
 //! The network device must stay as long as the module is loaded.
 
 mod device;
@@ -126,6 +128,22 @@ module_param_ranged!(
 );
 
 module_param_ranged!(
+    ENGINES: 1,
+    4,
+    "engines",
+    1,
+    "Engines, which execute the work requests of their queue pairs at once (1 to 4; default: 1)"
+);
+
+module_param_ranged!(
+    ACK_US: 0,
+    10000,
+    "ack_us",
+    0,
+    "Microseconds until the end of a send that has arrived is told (0 to 10000; default: 0)"
+);
+
+module_param_ranged!(
     TURN: 1,
     64,
     "turn",
@@ -195,7 +213,7 @@ impl kernel::Module for Module {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let limits = limits()?;
         let ports = INFINIBAND.get() as usize;
-        let network = Network::new(ports)?;
+        let network = Network::new(ports, ENGINES.get())?;
         let mut devices = KVec::new();
         let mut add = |netdev: Option<&NetDevice>, port| -> Result {
             let device = TestDevice::new(limits, network.clone(), port)?;

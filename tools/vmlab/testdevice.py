@@ -16,12 +16,16 @@ def plug_in(vm: Lab, parameters: str = "") -> None:
     vm.server.run(f"mods ours {MODULE} {parameters}")
 
 
+def table(vm: Lab, name: str) -> list[dict[str, int]]:
+    """The rows of one of its tables: `counts`, `engines`."""
+    names, *rows = (line.split() for line in vm.server.read(f"{CONTROL}/{name}").splitlines())
+    return [dict(zip(names, map(int, row), strict=True)) for row in rows]
+
+
 def queue_pairs(vm: Lab) -> dict[str, list[dict[str, int]]]:
     """Counts of the queue pairs of each side. A connection's queue pair is made at the client first."""
-    names, *rows = (line.split() for line in vm.server.read(f"{CONTROL}/counts").splitlines())
     sides: dict[str, list[dict[str, int]]] = {"client": [], "server": []}
-    for row in rows:
-        qp = dict(zip(names, map(int, row), strict=True))
+    for qp in table(vm, "counts"):
         if qp["peer"]:
             sides["client" if qp["qp"] < qp["peer"] else "server"].append(qp)
     return sides

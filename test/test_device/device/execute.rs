@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Executing what was posted, under the lock of the engine.
+//! Executing what was posted, with the tables of the network.
 
 use super::{
-    network::Engine,
+    mr::Regions,
+    network::Executor,
     qp::Qp,
     send_work::{
         PostedSend,
         SendWork, //
     },
+    step::{
+        Held,
+        Outcome, //
+    },
+    tables::Aim,
 };
 use crate::proto::{
     fabric::is_same_partition,
@@ -24,10 +30,8 @@ use crate::proto::{
         REMOTE_WRITE, //
     },
     message::{
-        deliver,
         receives_datagram,
         Delivery,
-        Responder,
         Status, //
     },
     qp_state::QpState,
@@ -35,9 +39,9 @@ use crate::proto::{
 use core::iter::once;
 use kernel::{
     prelude::*,
-    sync::Arc,
-    workqueue::WorkItem, //
+    sync::Arc, //
 };
+use kernel_ext::sync::atomic::Ordering;
 use verbs_provider::{
     Completed,
     Completion,
@@ -52,109 +56,15 @@ const GRH_BYTES: usize = 40;
 /// The bit of `remote_qkey` that says that the key of the sending queue pair counts.
 const OWN_QKEY: u32 = 1 << 31;
 
-/// The result of the first send of a queue pair.
-enum Outcome {
-    Done(Status, u32),
-    AwaitReceive,
-}
-
-impl WorkItem for Qp {
-    type Pointer = Arc<Qp>;
-
-    fn run(this: Arc<Qp>) {
-        let mut engine = this.network.engine.lock();
-        engine.wake_waiting_for(this.number);
-        for _ in 0..crate::TURN.get() {
-            if !engine.step(&this) {
-                return;
-            }
-        }
-        drop(engine);
-        this.ring_doorbell();
-    }
-}
-
-impl Engine {
-    /// Lets those continue whose send waits for the queue pair of this number.
-    pub(super) fn wake_waiting_for(&self, number: u32) {
-        for qp in self.qps() {
-            let mut inner = qp.inner.lock();
-            let wakes = inner.awaits_receive && inner.dest_qp == number;
-            if wakes {
-                inner.awaits_receive = false;
-            }
-            drop(inner);
-            if wakes {
-                qp.ring_doorbell();
-            }
-        }
-    }
-
-    /// Executes or flushes one work request; returns whether there may be more.
-    fn step(&mut self, qp: &Arc<Qp>) -> bool {
-        let mut inner = qp.inner.lock();
-        let is_dead = qp.network.check_alive().is_err();
-        match inner.state {
-            QpState::Reset => return false,
-            QpState::Err if qp.lasting_fault(Place::Flush).is_some() => return false,
-            state if state == QpState::Err || is_dead && !qp.is_connected() => {
-                let receive = inner.receives.pop();
-                let send = inner.sends.pop();
-                drop(inner);
-                return flush(qp, receive, send);
-            }
-            QpState::Rts if !is_dead => {}
-            _ => return false,
-        }
-        let Some((send, segments)) = inner.sends.first() else {
-            return false;
-        };
-        let send = send.clone();
-        let is_new = !inner.has_met_fault;
-        // What a read brings is written to local memory.
-        let (list, wanted) = match send.work {
-            SendWork::Read { .. } => (&mut self.to, LOCAL_WRITE),
-            _ => (&mut self.from, 0),
-        };
-        let gathered = self.regions.gather(list, qp.domain, wanted, segments);
-        inner.has_met_fault = true;
-        drop(inner);
-        let bytes = self.from.bytes();
-        let fault = is_new.then(|| qp.fault(Place::Execution, send.work.kind(), bytes));
-        let outcome = match (fault.flatten(), gathered) {
-            (Some(Fault::Status(raw)), _) => Outcome::Done(Status::Demanded(raw), 0),
-            (Some(Fault::Lose), _) => Outcome::Done(Status::Success, 0),
-            (Some(Fault::Flip(bit)), Ok(())) => {
-                self.flip = Some(bit);
-                let outcome = self.execute(qp, &send);
-                self.flip = None;
-                outcome
-            }
-            (_, Ok(())) => self.execute(qp, &send),
-            (_, Err(status)) => Outcome::Done(status, 0),
-        };
-        match outcome {
-            Outcome::AwaitReceive => {
-                qp.inner.lock().awaits_receive = true;
-                false
-            }
-            Outcome::Done(status, len) => {
-                let mut inner = qp.inner.lock();
-                drop(inner.sends.pop());
-                inner.has_met_fault = false;
-                if status != Status::Success {
-                    inner.state = QpState::Err;
-                }
-                drop(inner);
-                if send.signaled || qp.signal_all || status != Status::Success {
-                    complete_send(qp, &send, status, len);
-                }
-                true
-            }
-        }
-    }
-
-    fn execute(&mut self, qp: &Arc<Qp>, send: &PostedSend) -> Outcome {
+impl Executor {
+    /// Executes a send. `aim` is where it goes, if it is one of a connection.
+    pub(super) fn execute(
+        &mut self,
+        tables: &mut Held<'_>,
+        qp: &Arc<Qp>,
+        send: &PostedSend,
+        aim: Option<Aim>,
+    ) -> Outcome {
         let done = |ok: bool, status| {
             let status = if ok { Status::Success } else { status };
             Outcome::Done(status, 0)
@@ -165,12 +75,12 @@ impl Engine {
                 imm,
                 ..
             } => {
-                self.send_datagram(qp, datagram, *imm, send.solicited);
+                self.send_datagram(tables, qp, datagram, *imm, send.solicited);
                 Outcome::Done(Status::Success, 0)
             }
             SendWork::Invalidate { key } => {
                 let result = match crate::REFUSE_INVALIDATIONS.get() {
-                    0 => self.regions.invalidate(qp.domain, *key),
+                    0 => tables.regions().and_then(|r| r.invalidate(qp.domain, *key)),
                     _ => Err(Refusal::NoKey),
                 };
                 done(result.is_ok(), Status::MemoryManagement)
@@ -181,40 +91,22 @@ impl Engine {
                 access,
                 extent,
             } => {
-                let result = self.regions.register(qp.domain, mr, *key, *access, *extent);
+                let register = |r: &mut Regions| r.register(qp.domain, mr, *key, *access, *extent);
+                let result = tables.regions().and_then(register);
                 if result == Ok(true) {
                     pr_err!("key {key:#x} is registered after its invalidation\n");
                 }
                 done(result.is_ok(), Status::MemoryManagement)
             }
             SendWork::Send { .. } | SendWork::Write { .. } | SendWork::Read { .. } => {
-                self.transfer(qp, send)
+                self.transfer(tables, send, aim)
             }
         }
     }
 
     /// Executes what needs the peer of a connection.
-    fn transfer(&mut self, qp: &Arc<Qp>, send: &PostedSend) -> Outcome {
-        let (dest, len) = (qp.inner.lock().dest_qp, self.from.bytes());
-        let peer = self.qp(dest).filter(|peer| peer.is_connected()).cloned();
-        let responder = peer.as_ref().map(|peer| {
-            let inner = peer.inner.lock();
-            Responder {
-                state: inner.state,
-                is_mine: inner.dest_qp == qp.number,
-                room: inner
-                    .receives
-                    .first()
-                    .map(|(_, segments)| segments.map(|(range, _)| range.bytes()).sum()),
-            }
-        });
-        let (uses_receive, fills_receive) = match send.work {
-            SendWork::Send { .. } => (true, true),
-            SendWork::Write { imm, .. } => (imm.is_some(), false),
-            _ => (false, false),
-        };
-        let delivery = deliver(responder, uses_receive, fills_receive, len);
-        let Some(peer) = peer else {
+    fn transfer(&mut self, tables: &mut Held<'_>, send: &PostedSend, aim: Option<Aim>) -> Outcome {
+        let Some((Some(peer), delivery)) = aim else {
             return Outcome::Done(Status::RetryExceeded, 0);
         };
         match delivery {
@@ -225,7 +117,7 @@ impl Engine {
                 }
                 Outcome::Done(sender, 0)
             }
-            Delivery::Execute => match self.access_peer(&peer, send, len) {
+            Delivery::Execute => match self.access_peer(tables, &peer, send) {
                 Ok(read) => Outcome::Done(Status::Success, read),
                 Err((sender, receiver)) => {
                     fail_receive(&peer, receiver);
@@ -239,17 +131,19 @@ impl Engine {
     /// sender and of the peer.
     fn access_peer(
         &mut self,
+        tables: &mut Held<'_>,
         peer: &Arc<Qp>,
         send: &PostedSend,
-        len: u64,
     ) -> Result<u32, (Status, Status)> {
+        let len = self.from.bytes();
         let access_error = (Status::RemoteAccess, Status::LocalOperation);
         match send.work {
             SendWork::Read { addr, key } => {
                 let len = self.to.bytes();
                 self.from.clear();
                 if len > 0 {
-                    self.regions
+                    tables
+                        .regions
                         .append(&mut self.from, peer.domain, (key, REMOTE_READ), addr, len)
                         .map_err(|_| access_error)?;
                 }
@@ -259,20 +153,15 @@ impl Engine {
             SendWork::Write { addr, key, imm } => {
                 self.to.clear();
                 if len > 0 {
-                    self.regions
+                    tables
+                        .regions
                         .append(&mut self.to, peer.domain, (key, REMOTE_WRITE), addr, len)
                         .map_err(|_| access_error)?;
                 }
                 self.copy(len);
                 if imm.is_some() {
-                    receive(
-                        peer,
-                        Completed::ReceiveOfWrite,
-                        len,
-                        imm,
-                        None,
-                        send.solicited,
-                    );
+                    let completed = Completed::ReceiveOfWrite;
+                    receive(peer, completed, len, imm, None, send.solicited);
                 }
                 Ok(0)
             }
@@ -282,14 +171,14 @@ impl Engine {
                 let failed = (Status::RemoteOperation, Status::LocalProtection);
                 let inner = peer.inner.lock();
                 let (_, segments) = inner.receives.first().ok_or(failed)?;
-                self.regions
+                tables
+                    .regions
                     .gather(&mut self.to, peer.domain, LOCAL_WRITE, segments)
                     .map_err(|_| failed)?;
                 drop(inner);
                 if let Some(key) = invalidate {
-                    self.regions
-                        .invalidate(peer.domain, key)
-                        .map_err(|_| failed)?;
+                    let regions = tables.regions().map_err(|_| failed)?;
+                    regions.invalidate(peer.domain, key).map_err(|_| failed)?;
                 }
                 self.copy(len);
                 receive(
@@ -309,13 +198,14 @@ impl Engine {
     /// Sends a datagram; one that its receiver does not take is lost, as on a wire.
     fn send_datagram(
         &mut self,
+        tables: &Held<'_>,
         qp: &Arc<Qp>,
         datagram: &Datagram,
         imm: Option<u32>,
         solicited: bool,
     ) {
         let fabric = *qp.network.fabric.lock();
-        let Some(peer) = self.receiver(datagram, &fabric).cloned() else {
+        let Some(peer) = tables.receiver(datagram, &fabric).cloned() else {
             return;
         };
         if !is_same_partition(peer.pkey(&fabric), qp.pkey(&fabric)) {
@@ -345,7 +235,7 @@ impl Engine {
         else {
             return;
         };
-        let gathered = self.regions.gather(
+        let gathered = tables.regions.gather(
             &mut self.to,
             peer.domain,
             LOCAL_WRITE,
@@ -398,9 +288,15 @@ pub(super) fn receive(
     invalidated: Option<u32>,
     solicited: bool,
 ) {
-    let Some(id) = qp.inner.lock().receives.pop() else {
+    let mut inner = qp.inner.lock();
+    let Some(id) = inner.receives.pop() else {
         return;
     };
+    let is_early = inner.is_unacknowledged;
+    drop(inner);
+    if let Some(engine) = qp.network.engine_of(qp.number).filter(|_| is_early) {
+        engine.early_answers.fetch_add(1, Ordering::Relaxed);
+    }
     let completion = Completion {
         id,
         status: Status::Success.to_raw(),
@@ -426,7 +322,7 @@ fn fail_receive(qp: &Arc<Qp>, status: Status) {
 }
 
 /// Completes what was posted to a queue pair in the error state; returns whether there was any.
-fn flush(qp: &Arc<Qp>, receive: Option<u64>, send: Option<PostedSend>) -> bool {
+pub(super) fn flush(qp: &Arc<Qp>, receive: Option<u64>, send: Option<PostedSend>) -> bool {
     let was_any = receive.is_some() || send.is_some();
     if let Some(id) = receive {
         complete(qp, id, Completed::Receive, Status::Flushed);
@@ -451,7 +347,7 @@ fn complete(qp: &Arc<Qp>, id: u64, completed: Completed, status: Status) {
     qp.recv_cq.push(qp.clone(), completion, true);
 }
 
-fn complete_send(qp: &Arc<Qp>, send: &PostedSend, status: Status, len: u32) {
+pub(super) fn complete_send(qp: &Arc<Qp>, send: &PostedSend, status: Status, len: u32) {
     let completed = match send.work {
         SendWork::Send { .. } => Completed::Send,
         SendWork::Write { .. } => Completed::Write,

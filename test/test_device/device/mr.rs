@@ -52,9 +52,9 @@ impl Mr {
     pub(super) fn new(network: &Arc<Network>, domain: u32, pages: u32) -> Result<(Arc<Self>, u32)> {
         let max_pages = usize::try_from(pages).map_err(|_| EINVAL)?;
         let registered = KVec::with_capacity(max_pages, GFP_KERNEL)?;
-        let (index, key) = network.engine.lock().regions.add(domain, registered)?;
+        let (index, key) = network.tables.write().regions.add(domain, registered)?;
         let room = KVec::with_capacity(max_pages, GFP_KERNEL);
-        let room = room.inspect_err(|_| network.engine.lock().regions.remove(index))?;
+        let room = room.inspect_err(|_| network.tables.write().regions.remove(index))?;
         let mr = Arc::pin_init(
             pin_init!(Self {
                 network: network.clone(),
@@ -64,7 +64,7 @@ impl Mr {
             }),
             GFP_KERNEL,
         );
-        let mr = mr.inspect_err(|_| network.engine.lock().regions.remove(index))?;
+        let mr = mr.inspect_err(|_| network.tables.write().regions.remove(index))?;
         Ok((mr, key))
     }
 
@@ -82,7 +82,7 @@ impl Mr {
 
     /// Ends the registration.
     pub(super) fn close(&self) {
-        self.network.engine.lock().regions.remove(self.index);
+        self.network.tables.write().regions.remove(self.index);
     }
 }
 

@@ -2,12 +2,9 @@
 
 //! State that the queue pairs share.
 
-use super::{
-    mr::Regions,
-    qp::Qp, //
-};
+use super::tables::Tables;
 use crate::proto::{
-    counts::Counts,
+    engine::engine_of,
     fabric::{
         Change,
         Fabric, //
@@ -30,10 +27,13 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicBool,
+            AtomicU32,
             Ordering, //
         },
         new_irq_lock,
-        IrqLock, //
+        new_rw_sem,
+        IrqLock,
+        RwSem, //
     },
     workqueue::{
         Flags,
@@ -41,10 +41,8 @@ use kernel_ext::{
     },
 };
 use verbs_provider::{
-    Datagram,
     DeviceEvent,
-    DmaRange,
-    Gid, //
+    DmaRange, //
 };
 
 /// The pieces of memory that a work request may have.
@@ -53,14 +51,16 @@ const PIECES_MAX: usize = 1024;
 /// The pieces of memory of a work request.
 pub(super) type Memory = Pieces<KVec<Option<DmaRange>>>;
 
-/// The first number of a queue pair that is not that of management datagrams.
-const FIRST_QP: u32 = 16;
-
-/// The queue pairs, keys and addresses of the device, and the thread that executes.
+/// The queue pairs, keys and addresses of the device, and what executes and tells.
 #[pin_data]
 pub(crate) struct Network {
+    /// The tables, which an engine has for reading while it executes, and for writing if it has to
+    /// be alone.
     #[pin]
-    pub(super) engine: Mutex<Engine>,
+    pub(super) tables: RwSem<Tables>,
+    engines: KVec<Arc<Engine>>,
+    /// The number of sends of connections that are being executed, or whose end is being told.
+    pub(super) under_way: AtomicU32,
     #[pin]
     pub(super) faults: IrqLock<Faults>,
     /// The subnet of the ports of InfiniBand.
@@ -68,17 +68,22 @@ pub(crate) struct Network {
     pub(super) fabric: IrqLock<Fabric>,
     /// The device has failed: a copy of what the faults say.
     pub(super) is_dead: AtomicBool,
+}
+
+/// An engine, which executes the sends of its queue pairs one after the other.
+#[pin_data]
+pub(super) struct Engine {
     pub(super) queue: WorkQueue,
+    #[pin]
+    pub(super) executor: Mutex<Executor>,
+    /// Sends of connections that it has executed, and those of them beside one of another engine.
+    sends: [AtomicU32; 2],
+    /// Receives that have ended while the end of a send of the same queue pair was not told.
+    pub(super) early_answers: AtomicU32,
 }
 
 /// State that executing a work request needs.
-pub(crate) struct Engine {
-    qps: KVec<Arc<Qp>>,
-    pub(super) regions: Regions,
-    gids: KVec<(u32, Gid)>,
-    next_qp: u32,
-    /// The counts of queue pairs that are gone.
-    gone: Counts,
+pub(super) struct Executor {
     pub(super) from: Memory,
     pub(super) to: Memory,
     /// The bit that the next copy flips.
@@ -95,34 +100,85 @@ impl Piece for DmaRange {
     }
 }
 
-impl Network {
-    /// Creates the network of a device of RoCE, or of `ports` of InfiniBand.
-    pub(crate) fn new(ports: usize) -> Result<Arc<Self>> {
-        let engine = Engine {
-            qps: KVec::new(),
-            regions: Regions::new()?,
-            gids: KVec::new(),
-            next_qp: FIRST_QP,
-            gone: Counts::default(),
+impl Engine {
+    fn new() -> Result<Arc<Self>> {
+        let executor = Executor {
             from: Pieces::new(KVec::from_elem(None, PIECES_MAX, GFP_KERNEL)?),
             to: Pieces::new(KVec::from_elem(None, PIECES_MAX, GFP_KERNEL)?),
             flip: None,
         };
-        let queue = WorkQueue::new(
-            c"rdma_test_device",
-            Flags::ORDERED | Flags::MEM_RECLAIM | Flags::HIGHPRI,
-            0,
-        )?;
+        let flags = Flags::ORDERED | Flags::MEM_RECLAIM | Flags::HIGHPRI;
+        let queue = WorkQueue::new(c"rdma_test_device", flags, 0)?;
         Arc::pin_init(
             pin_init!(Self {
-                engine <- new_mutex!(engine),
-                faults <- new_irq_lock!(Faults::default()),
-                fabric <- new_irq_lock!(Fabric::new(ports)),
-                is_dead: AtomicBool::new(false),
                 queue,
+                executor <- new_mutex!(executor),
+                sends: [const { AtomicU32::new(0) }; 2],
+                early_answers: AtomicU32::new(0),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Executes a send of a connection by `execute`, and counts it.
+    pub(super) fn count_send<T>(&self, network: &Network, execute: impl FnOnce() -> T) -> T {
+        let is_beside = network.under_way.fetch_add(1, Ordering::Relaxed) > 0;
+        let [sends, beside] = &self.sends;
+        sends.fetch_add(1, Ordering::Relaxed);
+        beside.fetch_add(is_beside.into(), Ordering::Relaxed);
+        let result = execute();
+        network.under_way.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+}
+
+impl Network {
+    /// Creates the network of a device of RoCE, or of `ports` of InfiniBand, with so many engines.
+    pub(crate) fn new(ports: usize, engines: u32) -> Result<Arc<Self>> {
+        let mut all = KVec::new();
+        for _ in 0..engines {
+            all.push(Engine::new()?, GFP_KERNEL)?;
+        }
+        let tables = Tables::new()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                tables <- new_rw_sem!(tables),
+                engines: all,
+                under_way: AtomicU32::new(0),
+                faults <- new_irq_lock!(Faults::default()),
+                fabric <- new_irq_lock!(Fabric::new(ports)),
+                is_dead: AtomicBool::new(false),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns the engine of a queue pair.
+    pub(super) fn engine_of(&self, number: u32) -> Option<&Arc<Engine>> {
+        let count = u32::try_from(self.engines.len()).ok()?;
+        let engine = usize::try_from(engine_of(number, count)).ok()?;
+        self.engines.get(engine)
+    }
+
+    /// Calls `show` with the counts of each engine: sends, those beside another one, early answers.
+    pub(super) fn engines(&self, mut show: impl FnMut(usize, [u32; 3]) -> Result) -> Result {
+        self.engines.iter().enumerate().try_for_each(|(n, engine)| {
+            let [sends, beside] = &engine.sends;
+            let counts = [sends, beside, &engine.early_answers];
+            show(n, counts.map(|count| count.load(Ordering::Relaxed)))
+        })
+    }
+
+    /// Lets all counts begin at 0.
+    pub(super) fn reset_counts(&self) {
+        self.tables.write().reset_counts();
+        let of_engines = self.engines.iter().flat_map(|engine| {
+            let [sends, beside] = &engine.sends;
+            [sends, beside, &engine.early_answers]
+        });
+        for count in of_engines {
+            count.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Fails with `EIO` if the device has failed.
@@ -137,12 +193,12 @@ impl Network {
     pub(super) fn faults_changed(&self) {
         let is_dead = self.faults.lock().is_device_dead();
         let was_dead = self.is_dead.swap(is_dead, Ordering::Relaxed);
-        let engine = self.engine.lock();
-        for qp in engine.qps() {
+        let tables = self.tables.read();
+        for qp in tables.qps() {
             qp.ring_doorbell();
             qp.recv_cq.release();
         }
-        let any = engine.qps().next();
+        let any = tables.qps().next();
         if let Some(qp) = any.filter(|_| is_dead && !was_dead) {
             qp.handle.report_of_device(DeviceEvent::Failed);
         }
@@ -151,17 +207,17 @@ impl Network {
     /// Gives a queue pair up, in any state; `EINVAL` if there is none of this number.
     pub(super) fn give_up(&self, number: &str) -> Result {
         let number = number.parse().map_err(|_| EINVAL)?;
-        let engine = self.engine.lock();
-        engine.qp(number).ok_or(EINVAL)?.give_up();
+        let tables = self.tables.read();
+        tables.qp(number).ok_or(EINVAL)?.give_up();
         Ok(())
     }
 
     /// Changes a port of the subnet, and tells the consumers of its device; `EINVAL` for a rule
     /// that is none.
     pub(super) fn change_port(&self, rule: &str) -> Result {
-        let engine = self.engine.lock();
+        let tables = self.tables.read();
         let (number, change) = self.fabric.lock().change(rule).ok_or(EINVAL)?;
-        let any = engine.qps().find(|qp| qp.port == Some(number));
+        let any = tables.qps().find(|qp| qp.port == Some(number));
         if let Some(qp) = any {
             qp.handle.report_of_device(match change {
                 Change::Lid => DeviceEvent::LidChanged,
@@ -170,88 +226,5 @@ impl Network {
             });
         }
         Ok(())
-    }
-}
-
-impl Engine {
-    /// Returns the number of the next queue pair.
-    pub(super) fn new_number(&mut self) -> u32 {
-        loop {
-            let number = self.next_qp;
-            // The numbers have 24 bits.
-            self.next_qp = if number >= 0xff_ffff {
-                FIRST_QP
-            } else {
-                number + 1
-            };
-            if self.qp(number).is_none() {
-                return number;
-            }
-        }
-    }
-
-    pub(super) fn add_qp(&mut self, qp: Arc<Qp>) -> Result {
-        Ok(self.qps.push(qp, GFP_KERNEL)?)
-    }
-
-    /// Removes a queue pair.
-    pub(super) fn remove_qp(&mut self, qp: &Arc<Qp>) {
-        self.qps.retain(|known| !Arc::ptr_eq(known, qp));
-        self.gone.add_all(&qp.inner.lock().counts);
-    }
-
-    /// Calls `show` with the counts of the queue pairs that are gone, under the number 0, and of
-    /// each one, with its number and that of its peer.
-    pub(super) fn counts(&self, mut show: impl FnMut(u32, u32, &Counts) -> Result) -> Result {
-        show(0, 0, &self.gone)?;
-        for qp in self.qps() {
-            let (peer, counts) = {
-                let inner = qp.inner.lock();
-                (inner.dest_qp, inner.counts)
-            };
-            show(qp.number, peer, &counts)?;
-        }
-        Ok(())
-    }
-
-    /// Lets all counts begin at 0.
-    pub(super) fn reset_counts(&mut self) {
-        self.gone = Counts::default();
-        for qp in self.qps() {
-            qp.inner.lock().counts = Counts::default();
-        }
-    }
-
-    pub(super) fn qps(&self) -> impl Iterator<Item = &Arc<Qp>> {
-        self.qps.iter()
-    }
-
-    /// Returns the connected or datagram queue pair of this number.
-    pub(super) fn qp(&self, number: u32) -> Option<&Arc<Qp>> {
-        self.qps
-            .iter()
-            .find(|qp| qp.number == number && !qp.is_general())
-    }
-
-    /// Returns the receiver of a datagram.
-    pub(super) fn receiver(&self, to: &Datagram, fabric: &Fabric) -> Option<&Arc<Qp>> {
-        let port = match to.lid {
-            0 => {
-                self.gids.iter().find(|(_, known)| *known == to.to)?;
-                None
-            }
-            lid => Some(fabric.of_lid(lid)?),
-        };
-        let is_it = |qp: &&Arc<Qp>| qp.number == to.qp_num && qp.port == port;
-        self.qps.iter().find(is_it)
-    }
-
-    pub(super) fn add_gid(&mut self, index: u32, gid: Gid) -> Result {
-        self.remove_gid(index);
-        Ok(self.gids.push((index, gid), GFP_KERNEL)?)
-    }
-
-    pub(super) fn remove_gid(&mut self, index: u32) {
-        self.gids.retain(|(place, _)| *place != index);
     }
 }

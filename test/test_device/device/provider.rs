@@ -59,13 +59,15 @@ impl TestDevice {
     }
 }
 
-// SAFETY: Only `Engine::copy` and `Engine::send_datagram` access memory, of the one work request
-// that is executed, and its thread has the mutex of the engine until they are done. The request is
-// in its queue all the while, as are the receive of the peer and the registrations that are used:
-// requests are taken out of their queues, completed, and registrations ended, under the mutex. So
-// neither has completed. `close_qp` and `close_mr` take the mutex; afterwards the engine does not
-// find the queue pair (its state is `Reset`) or the region. The pages of a region are used only
-// while it is registered.
+// SAFETY: Only `Executor::copy` and `Executor::send_datagram` access memory, of the one work
+// request that an engine executes, which has the tables of the network until they are done: for
+// reading, or for writing if it is alone. The request is in its queue all the while, as are the
+// receive of the peer and the registrations that are used: requests are flushed, and registrations
+// ended, by who has the tables for writing; else a request is taken out of its queue by the engine
+// that executes it, and a receive by the one that executes the peer's sends, which one engine does.
+// So neither has completed. `close_qp` and `close_mr` have the tables for writing; afterwards the
+// engines do not find the queue pair (its state is `Reset`) or the region. The pages of a region
+// are used only while it is registered.
 unsafe impl Provider for TestDevice {
     type Cq = Cq;
     type Qp = Qp;
@@ -86,11 +88,11 @@ unsafe impl Provider for TestDevice {
     }
 
     fn add_gid(&self, index: u32, gid: Gid) -> Result {
-        self.network.engine.lock().add_gid(index, gid)
+        self.network.tables.write().add_gid(index, gid)
     }
 
     fn remove_gid(&self, index: u32) {
-        self.network.engine.lock().remove_gid(index);
+        self.network.tables.write().remove_gid(index);
     }
 
     fn drains(&self) -> bool {

@@ -101,6 +101,8 @@ pub(crate) struct Inner {
     pub(super) awaits_receive: bool,
     /// Whether it is known which fault the first send meets.
     pub(super) has_met_fault: bool,
+    /// Whether a send has arrived whose end is not told yet.
+    pub(super) is_unacknowledged: bool,
     pub(super) counts: Counts,
     /// A registration that is posted with the write behind it, after an answer to that.
     late: Option<(PostedSend, Fault)>,
@@ -183,7 +185,7 @@ impl Qp {
     ) -> Result<Arc<Self>> {
         let number = match init.kind {
             QpKind::General => GENERAL_QP,
-            QpKind::Datagram | QpKind::Connected => network.engine.lock().new_number(),
+            QpKind::Datagram | QpKind::Connected => network.tables.write().new_number(),
         };
         let inner = Inner {
             state: QpState::Reset,
@@ -193,6 +195,7 @@ impl Qp {
             pkey_index: 0,
             awaits_receive: false,
             has_met_fault: false,
+            is_unacknowledged: false,
             counts: Counts::default(),
             late: None,
             sends: Posted::new(init.send_wr, init.send_sge)?,
@@ -214,7 +217,7 @@ impl Qp {
             }),
             GFP_KERNEL,
         )?;
-        network.engine.lock().add_qp(qp.clone())?;
+        network.tables.write().add_qp(qp.clone())?;
         Ok(qp)
     }
 
@@ -244,7 +247,7 @@ impl Qp {
 
     /// Changes the state and the attributes.
     pub(super) fn modify(self: &Arc<Self>, change: &QpChange) -> Result {
-        let engine = self.network.engine.lock();
+        let tables = self.network.tables.write();
         let mut inner = self.inner.lock();
         let next = match change.state {
             Some(raw) => QpState::from_raw(raw).ok_or(EINVAL)?,
@@ -275,8 +278,8 @@ impl Qp {
             while inner.receives.pop().is_some() {}
         }
         drop(inner);
-        engine.wake_waiting_for(self.number);
-        drop(engine);
+        tables.wake_waiting_for(self.number);
+        drop(tables);
         self.ring_doorbell();
         Ok(())
     }
@@ -408,19 +411,21 @@ impl Qp {
         self.inner.lock().counts.add(counter, 1);
     }
 
-    /// Lets the thread of the network look at the queue pair.
+    /// Lets its engine look at the queue pair.
     pub(super) fn ring_doorbell(self: &Arc<Self>) {
-        // If it is queued already, the thread will see what was posted.
-        let _ = self.network.queue.enqueue::<_, 0>(self.clone());
+        // If it is queued already, the engine will see what was posted.
+        if let Some(engine) = self.network.engine_of(self.number) {
+            let _ = engine.queue.enqueue::<_, 0>(self.clone());
+        }
     }
 
     /// Removes the queue pair from the network.
     pub(super) fn close(self: &Arc<Self>) {
-        let mut engine = self.network.engine.lock();
-        engine.remove_qp(self);
+        let mut tables = self.network.tables.write();
+        tables.remove_qp(self);
         self.inner.lock().state = QpState::Reset;
-        engine.wake_waiting_for(self.number);
-        drop(engine);
+        tables.wake_waiting_for(self.number);
+        drop(tables);
         drop(workqueue::cancel_sync::<_, 0>(self));
         self.send_cq.purge(self);
         self.recv_cq.purge(self);

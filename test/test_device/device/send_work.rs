@@ -66,6 +66,26 @@ impl SendWork {
         }
     }
 
+    /// Returns whether it changes keys.
+    pub(super) fn changes_keys(&self) -> bool {
+        match self {
+            Self::Send { invalidate, .. } => invalidate.is_some(),
+            Self::Invalidate { .. } | Self::Register { .. } => true,
+            Self::Write { .. } | Self::Read { .. } => false,
+        }
+    }
+
+    /// Returns whether a receive of the peer completes, and whether the bytes go there, if it is
+    /// one of a connection that goes to the peer.
+    pub(super) fn receive(&self) -> Option<(bool, bool)> {
+        match self {
+            Self::Send { datagram: None, .. } => Some((true, true)),
+            Self::Write { imm, .. } => Some((imm.is_some(), false)),
+            Self::Read { .. } => Some((false, false)),
+            Self::Send { .. } | Self::Invalidate { .. } | Self::Register { .. } => None,
+        }
+    }
+
     /// Returns what counts it, and whether it moves bytes.
     pub(super) fn counter(&self) -> (Counter, bool) {
         match self {

@@ -23,10 +23,11 @@ use kernel_ext::sysfs::{
     StoreContext, //
 };
 
-static ATTRIBUTES: [Attribute<Network>; 3] = [
+static ATTRIBUTES: [Attribute<Network>; 4] = [
     Attribute::rw(c"counts", show_counts, reset_counts),
     Attribute::rw(c"faults", show_faults, add_fault),
     Attribute::rw(c"ports", show_ports, change_port),
+    Attribute::ro(c"engines", show_engines),
 ];
 
 /// The folder of the device.
@@ -52,14 +53,23 @@ fn show_counts(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
         page.push_str(name)?;
     }
     page.push_str("\n")?;
-    let engine = network.engine.lock();
-    engine.counts(|qp, peer, counts| writeln!(page, "{qp} {peer} {counts}"))
+    let tables = network.tables.read();
+    tables.counts(|qp, peer, counts| writeln!(page, "{qp} {peer} {counts}"))
 }
 
 /// Any text lets the counts begin at 0.
 fn reset_counts(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, _text: &str) -> Result {
-    network.engine.lock().reset_counts();
+    network.reset_counts();
     Ok(())
+}
+
+/// Prints a table of the engines: the sends of connections that each has executed, how many of them
+/// while another engine was at one, and the answers that have come before the end of a request.
+fn show_engines(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
+    page.push_str("engine sends beside early_answers\n")?;
+    network.engines(|number, [sends, beside, early]| {
+        writeln!(page, "{number} {sends} {beside} {early}")
+    })
 }
 
 /// Prints how many faults have happened, and how many are to come.

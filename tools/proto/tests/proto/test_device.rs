@@ -4,6 +4,7 @@
 
 use proto::test_device::{
     counts::{Counter, Counts, NAMES},
+    engine::{engine_of, runs_beside},
     gather::{copy_pieces, Piece, Pieces, TooLong},
     key::{Extent, Refusal, Region, LOCAL_DMA_KEY, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE},
     message::{deliver, receives_datagram, Delivery, Responder, Status},
@@ -342,4 +343,30 @@ fn a_send_queue_has_the_size_of_mlx5() {
         assert_eq!(blocks(sends(depth + 2), segments), 65536);
     }
     assert_eq!(blocks(u32::MAX, u32::MAX), 1 << 63);
+}
+
+#[test]
+fn the_ends_of_a_connection_are_of_two_engines() {
+    for engines in 2..=4 {
+        for qp in 16..64 {
+            assert!(engine_of(qp, engines) < engines);
+            assert_ne!(engine_of(qp, engines), engine_of(qp + 1, engines));
+        }
+    }
+    assert_eq!(engine_of(17, 1), 0);
+    assert_eq!(engine_of(17, 0), 0);
+}
+
+#[test]
+fn an_engine_is_alone_for_what_others_must_see_at_once() {
+    let refused = Delivery::Refuse {
+        sender: Status::RetryExceeded,
+        receiver: None,
+    };
+    for delivery in [Delivery::Execute, refused] {
+        assert!(runs_beside(Some(delivery), false));
+        assert!(!runs_beside(Some(delivery), true));
+    }
+    assert!(!runs_beside(Some(Delivery::AwaitReceive), false));
+    assert!(!runs_beside(None, false));
 }

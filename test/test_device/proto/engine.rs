@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The division of the work between engines.
+
+use super::message::Delivery;
+
+/// Returns the engine that executes the sends of a queue pair. The ends of a connection, whose
+/// numbers mostly follow each other, are of different ones.
+pub const fn engine_of(qp: u32, engines: u32) -> u32 {
+    match qp.checked_rem(engines) {
+        Some(engine) => engine,
+        None => 0,
+    }
+}
+
+/// Returns whether an engine executes a work request while others execute theirs: a send of a
+/// connection, which has its `delivery`, unless it changes keys. One that has to wait for a receive
+/// is looked at once more alone: a receive that is posted meanwhile would not find it waiting.
+pub fn runs_beside(delivery: Option<Delivery>, changes_keys: bool) -> bool {
+    !changes_keys && delivery.is_some_and(|delivery| delivery != Delivery::AwaitReceive)
+}
