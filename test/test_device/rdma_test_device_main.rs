@@ -15,7 +15,8 @@
 //! `fault=status status=12 on=write nth=3`, is for the sends or the queue pairs of connections; one
 //! that lasts may name a queue pair of datagrams. `give_up 17` has the device give it up.
 //!
-//! `engines` beside it tells which engine has executed how many sends.
+//! `engines` and `vectors` beside it tell which engine has executed how many sends, and on which
+//! processor the completions of each vector were told and taken.
 //!
 //! The network device must stay as long as the module is loaded.
 
@@ -213,7 +214,7 @@ impl kernel::Module for Module {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let limits = limits()?;
         let ports = INFINIBAND.get() as usize;
-        let network = Network::new(ports, ENGINES.get())?;
+        let network = Network::new(ports, ENGINES.get(), VECTORS.get())?;
         let mut devices = KVec::new();
         let mut add = |netdev: Option<&NetDevice>, port| -> Result {
             let device = TestDevice::new(limits, network.clone(), port)?;

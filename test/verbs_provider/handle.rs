@@ -12,6 +12,7 @@ use core::ptr::{
     NonNull, //
 };
 use kernel::{
+    cpu::CpuId,
     prelude::*,
     sync::Arc, //
 };
@@ -78,12 +79,32 @@ impl CqHandle {
 
     /// Tells the consumer that there are completions. Any context.
     pub fn notify(&self) {
+        if let Some(cq) = self.raw.lock().as_ref() {
+            cq.notify();
+        }
+    }
+
+    /// Does the same if the current CPU is the one of this number; returns whether it is.
+    pub fn notify_on(&self, cpu: u32) -> bool {
+        // Interrupts are off, so the thread stays on its CPU.
         let raw = self.raw.lock();
-        let Some(RawCq(cq)) = raw.as_ref() else {
-            return;
-        };
-        // SAFETY: By the type invariants, the queue is alive while the lock is held. `ib_core` has
-        // set the handler before the first queue pair uses the queue.
+        if CpuId::current().as_u32() != cpu {
+            return false;
+        }
+        if let Some(cq) = raw.as_ref() {
+            cq.notify();
+        }
+        true
+    }
+}
+
+impl RawCq {
+    /// Tells the consumer that there are completions. The caller has the lock of the handle.
+    fn notify(&self) {
+        let Self(cq) = self;
+        // SAFETY: By the type invariants of `CqHandle`, the queue is alive while the lock is held,
+        // without which no one has a reference. `ib_core` has set the handler before the first
+        // queue pair uses the queue.
         unsafe {
             let cq = cq.as_ptr();
             if let Some(handler) = (*cq).comp_handler {

@@ -260,6 +260,11 @@ pub enum Completed {
 }
 
 impl Completed {
+    /// Returns whether it is one of the two kinds of receives.
+    pub const fn is_receive(self) -> bool {
+        matches!(self, Self::Receive | Self::ReceiveOfWrite)
+    }
+
     const fn to_raw(self) -> sys::ib_wc_opcode {
         match self {
             Self::Send => sys::ib_wc_opcode_IB_WC_SEND,

@@ -93,8 +93,11 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// Returns whether the device drains queues itself (`drain_sq`, `drain_rq`).
     fn drains(&self) -> bool;
 
-    /// Creates a completion queue of `entries` places.
-    fn create_cq(&self, handle: Arc<CqHandle>, entries: u32) -> Result<Arc<Self::Cq>>;
+    /// Creates a completion queue of `entries` places, of which completion vector `vector` tells.
+    fn create_cq(&self, handle: Arc<CqHandle>, entries: u32, vector: u32) -> Result<Arc<Self::Cq>>;
+
+    /// Ends the work of a completion queue, which no queue pair uses any more.
+    fn close_cq(cq: &Arc<Self::Cq>);
 
     /// Takes the first completion. Any context.
     fn poll(cq: &Self::Cq) -> Option<(Arc<Self::Qp>, Completion)>;

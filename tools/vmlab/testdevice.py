@@ -17,7 +17,7 @@ def plug_in(vm: Lab, parameters: str = "") -> None:
 
 
 def table(vm: Lab, name: str) -> list[dict[str, int]]:
-    """The rows of one of its tables: `counts`, `engines`."""
+    """The rows of one of its tables: `counts`, `engines`, `vectors`."""
     names, *rows = (line.split() for line in vm.server.read(f"{CONTROL}/{name}").splitlines())
     return [dict(zip(names, map(int, row), strict=True)) for row in rows]
 

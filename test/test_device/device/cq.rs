@@ -2,22 +2,36 @@
 
 //! Completion queues.
 
-use super::qp::Qp;
+use super::{
+    network::Network,
+    qp::Qp, //
+};
 use crate::proto::{
     counts::Counter,
+    engine::cpu_of,
     fault::Place,
     ring::Ring, //
 };
 use kernel::{
+    cpu::CpuId,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    }, //
 };
-use kernel_ext::sync::{
-    new_irq_lock,
-    IrqLock, //
+use kernel_ext::{
+    cpu::num_online_cpus,
+    sync::{
+        new_irq_lock,
+        IrqLock, //
+    },
+    workqueue, //
 };
 use verbs_provider::{
-    Completed,
     Completion,
     CqHandle, //
 };
@@ -35,8 +49,37 @@ enum Armed {
 #[pin_data]
 pub(crate) struct Cq {
     handle: Arc<CqHandle>,
+    network: Arc<Network>,
+    vector: u32,
+    /// The CPU that serves the vector.
+    cpu: u32,
     #[pin]
     queue: IrqLock<Queue>,
+    /// Notifies the consumer, on `cpu`.
+    #[pin]
+    interrupt: Work<Cq>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Cq { self.interrupt }
+}
+
+impl WorkItem for Cq {
+    type Pointer = Arc<Cq>;
+
+    fn run(this: Arc<Cq>) {
+        this.handle.notify();
+        this.count(Passed::Told);
+    }
+}
+
+/// A kind of event at a completion vector that is counted.
+#[derive(Clone, Copy)]
+pub(super) enum Passed {
+    /// Notifications of the consumer.
+    Told,
+    /// Ends of a connection's receives, which the consumer has taken.
+    Taken,
 }
 
 struct Queue {
@@ -53,11 +96,7 @@ impl Queue {
         let place = self.ring.first();
         let first = place.and_then(|place| self.entries.get(place)?.as_ref());
         first.is_some_and(|(qp, completion)| {
-            let is_receive = matches!(
-                completion.completed,
-                Completed::Receive | Completed::ReceiveOfWrite
-            );
-            is_receive
+            completion.completed.is_receive()
                 && qp.lasting_fault(Place::Poll).is_some()
                 && qp.network.check_alive().is_ok()
         })
@@ -65,21 +104,31 @@ impl Queue {
 }
 
 impl Cq {
-    pub(super) fn new(handle: Arc<CqHandle>, entries: u32) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        handle: Arc<CqHandle>,
+        network: Arc<Network>,
+        entries: u32,
+        vector: u32,
+    ) -> Result<Arc<Self>> {
         let places = usize::try_from(entries).map_err(|_| EINVAL)?;
         let mut list = KVec::with_capacity(places, GFP_KERNEL)?;
         for _ in 0..places {
             list.push(None, GFP_KERNEL)?;
         }
+        let cpu = cpu_of(vector, num_online_cpus());
         Arc::pin_init(
             pin_init!(Self {
                 handle,
+                network,
+                vector,
+                cpu,
                 queue <- new_irq_lock!(Queue {
                     ring: Ring::new(places),
                     entries: list,
                     armed: Armed::No,
                     is_overrun: false,
                 }),
+                interrupt <- new_work!("rdma_test_device::Cq::interrupt"),
             }),
             GFP_KERNEL,
         )
@@ -87,10 +136,10 @@ impl Cq {
 
     /// Adds a completion and notifies the consumer if it waits for one. One that finds the queue
     /// full is lost.
-    pub(super) fn push(&self, qp: Arc<Qp>, completion: Completion, solicited: bool) {
-        qp.count(match completion.completed {
-            Completed::Receive | Completed::ReceiveOfWrite => Counter::ReceiveCompletions,
-            _ => Counter::SendCompletions,
+    pub(super) fn push(self: &Arc<Self>, qp: Arc<Qp>, completion: Completion, solicited: bool) {
+        qp.count(match completion.completed.is_receive() {
+            true => Counter::ReceiveCompletions,
+            false => Counter::SendCompletions,
         });
         let consumer = qp.clone();
         let mut queue = self.queue.lock();
@@ -115,8 +164,30 @@ impl Cq {
         drop(queue);
         if wakes {
             consumer.count(Counter::Events);
-            self.handle.notify();
+            self.interrupt();
         }
+    }
+
+    /// Notifies the consumer on the CPU of the vector.
+    fn interrupt(self: &Arc<Self>) {
+        if self.handle.notify_on(self.cpu) {
+            self.count(Passed::Told);
+            return;
+        }
+        // If it is queued already, that notification is still to come.
+        let work = &self.network.interrupts;
+        let _ = work.enqueue_on::<_, 0>(self.cpu, self.clone());
+    }
+
+    /// Counts what the current CPU does for the vector.
+    fn count(&self, what: Passed) {
+        let is_own = CpuId::current().as_u32() == self.cpu;
+        self.network.count_of_vector(self.vector, what, is_own);
+    }
+
+    /// Ends its notifications.
+    pub(super) fn close(self: &Arc<Self>) {
+        drop(workqueue::cancel_sync::<_, 0>(self));
     }
 
     /// Tells the consumer, once, that a completion is lost.
@@ -137,9 +208,13 @@ impl Cq {
         loop {
             let place = queue.ring.pop()?;
             let taken = queue.entries.get_mut(place).and_then(Option::take);
-            if taken.is_some() {
-                return taken;
+            let Some((qp, completion)) = taken else {
+                continue;
+            };
+            if qp.is_connected() && completion.completed.is_receive() {
+                self.count(Passed::Taken);
             }
+            return Some((qp, completion));
         }
     }
 
@@ -155,7 +230,7 @@ impl Cq {
     }
 
     /// Notifies a consumer that waits of completions that were kept back.
-    pub(super) fn release(&self) {
+    pub(super) fn release(self: &Arc<Self>) {
         let mut queue = self.queue.lock();
         let wakes = !queue.ring.is_empty() && queue.armed != Armed::No;
         if wakes {
@@ -163,7 +238,7 @@ impl Cq {
         }
         drop(queue);
         if wakes {
-            self.handle.notify();
+            self.interrupt();
         }
     }
 
@@ -176,8 +251,7 @@ impl Cq {
                 return;
             };
             let entry = queue.entries.get_mut(place);
-            let removed =
-                entry.and_then(|entry| entry.take_if(|(owner, _)| Arc::ptr_eq(owner, qp)));
+            let removed = entry.and_then(|entry| entry.take_if(|(owner, _)| Arc::ptr_eq(owner, qp)));
             drop(queue);
             drop(removed);
             index += 1;

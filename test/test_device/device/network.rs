@@ -2,9 +2,15 @@
 
 //! State that the queue pairs share.
 
-use super::tables::Tables;
+use super::{
+    cq::Passed,
+    tables::Tables, //
+};
 use crate::proto::{
-    engine::engine_of,
+    engine::{
+        cpu_of,
+        engine_of, //
+    },
     fabric::{
         Change,
         Fabric, //
@@ -24,6 +30,7 @@ use kernel::{
     },
 };
 use kernel_ext::{
+    cpu::num_online_cpus,
     sync::{
         atomic::{
             AtomicBool,
@@ -68,6 +75,11 @@ pub(crate) struct Network {
     pub(super) fabric: IrqLock<Fabric>,
     /// The device has failed: a copy of what the faults say.
     pub(super) is_dead: AtomicBool,
+    /// Notifications that belong to another CPU than the one on which they arise.
+    pub(super) interrupts: WorkQueue,
+    /// The counts by completion vector: what was told and taken, each on the vector's CPU and
+    /// elsewhere.
+    vectors: KVec<[[AtomicU32; 2]; 2]>,
 }
 
 /// An engine, which executes the sends of its queue pairs one after the other.
@@ -133,12 +145,18 @@ impl Engine {
 }
 
 impl Network {
-    /// Creates the network of a device of RoCE, or of `ports` of InfiniBand, with so many engines.
-    pub(crate) fn new(ports: usize, engines: u32) -> Result<Arc<Self>> {
-        let mut all = KVec::new();
+    /// Creates the network of a device of RoCE, or of `ports` of InfiniBand, with so many engines
+    /// and completion vectors.
+    pub(crate) fn new(ports: usize, engines: u32, vectors: u32) -> Result<Arc<Self>> {
+        let (mut all, mut counts) = (KVec::new(), KVec::new());
         for _ in 0..engines {
             all.push(Engine::new()?, GFP_KERNEL)?;
         }
+        for _ in 0..vectors {
+            counts.push(Default::default(), GFP_KERNEL)?;
+        }
+        let flags = Flags::PERCPU | Flags::MEM_RECLAIM | Flags::HIGHPRI;
+        let interrupts = WorkQueue::new(c"rdma_test_device_interrupts", flags, 0)?;
         let tables = Tables::new()?;
         Arc::pin_init(
             pin_init!(Self {
@@ -148,6 +166,8 @@ impl Network {
                 faults <- new_irq_lock!(Faults::default()),
                 fabric <- new_irq_lock!(Fabric::new(ports)),
                 is_dead: AtomicBool::new(false),
+                interrupts,
+                vectors: counts,
             }),
             GFP_KERNEL,
         )
@@ -160,12 +180,39 @@ impl Network {
         self.engines.get(engine)
     }
 
+    /// Counts what has been done for a completion vector, on its CPU or elsewhere.
+    pub(super) fn count_of_vector(&self, vector: u32, what: Passed, is_own: bool) {
+        let vector = usize::try_from(vector).ok();
+        let Some([told, taken]) = vector.and_then(|vector| self.vectors.get(vector)) else {
+            return;
+        };
+        let [own, elsewhere] = match what {
+            Passed::Told => told,
+            Passed::Taken => taken,
+        };
+        let count = if is_own { own } else { elsewhere };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Calls `show` with the counts of each engine: sends, those beside another one, early answers.
     pub(super) fn engines(&self, mut show: impl FnMut(usize, [u32; 3]) -> Result) -> Result {
         self.engines.iter().enumerate().try_for_each(|(n, engine)| {
             let [sends, beside] = &engine.sends;
             let counts = [sends, beside, &engine.early_answers];
             show(n, counts.map(|count| count.load(Ordering::Relaxed)))
+        })
+    }
+
+    /// Calls `show` with the number of each completion vector, its CPU, and what was told and
+    /// taken, each there and elsewhere.
+    pub(super) fn vectors(
+        &self,
+        mut show: impl FnMut(u32, u32, [[u32; 2]; 2]) -> Result,
+    ) -> Result {
+        (0..).zip(&self.vectors).try_for_each(|(vector, counts)| {
+            let load = |count: &AtomicU32| count.load(Ordering::Relaxed);
+            let counts = counts.each_ref().map(|pair| pair.each_ref().map(load));
+            show(vector, cpu_of(vector, num_online_cpus()), counts)
         })
     }
 
@@ -176,7 +223,8 @@ impl Network {
             let [sends, beside] = &engine.sends;
             [sends, beside, &engine.early_answers]
         });
-        for count in of_engines {
+        let of_vectors = self.vectors.iter().flatten().flatten();
+        for count in Iterator::chain(of_engines, of_vectors) {
             count.store(0, Ordering::Relaxed);
         }
     }

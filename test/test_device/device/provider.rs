@@ -99,12 +99,16 @@ unsafe impl Provider for TestDevice {
         crate::DRAINS.get() != 0
     }
 
-    fn create_cq(&self, handle: Arc<CqHandle>, entries: u32) -> Result<Arc<Cq>> {
-        if entries == 0 || entries > self.limits.cqe {
+    fn create_cq(&self, handle: Arc<CqHandle>, entries: u32, vector: u32) -> Result<Arc<Cq>> {
+        if entries == 0 || entries > self.limits.cqe || vector >= self.limits.vectors {
             return Err(EINVAL);
         }
         self.network.check_alive()?;
-        Cq::new(handle, entries)
+        Cq::new(handle, self.network.clone(), entries, vector)
+    }
+
+    fn close_cq(cq: &Arc<Cq>) {
+        cq.close();
     }
 
     fn poll(cq: &Cq) -> Option<(Arc<Qp>, Completion)> {

@@ -23,11 +23,12 @@ use kernel_ext::sysfs::{
     StoreContext, //
 };
 
-static ATTRIBUTES: [Attribute<Network>; 4] = [
+static ATTRIBUTES: [Attribute<Network>; 5] = [
     Attribute::rw(c"counts", show_counts, reset_counts),
     Attribute::rw(c"faults", show_faults, add_fault),
     Attribute::rw(c"ports", show_ports, change_port),
     Attribute::ro(c"engines", show_engines),
+    Attribute::ro(c"vectors", show_vectors),
 ];
 
 /// The folder of the device.
@@ -69,6 +70,17 @@ fn show_engines(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
     page.push_str("engine sends beside early_answers\n")?;
     network.engines(|number, [sends, beside, early]| {
         writeln!(page, "{number} {sends} {beside} {early}")
+    })
+}
+
+/// Prints a table of the completion vectors: the processor of each, how often it has told a
+/// consumer there and elsewhere, and how many receives of connections were taken there and
+/// elsewhere.
+fn show_vectors(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
+    page.push_str("vector cpu told told_elsewhere taken taken_elsewhere\n")?;
+    network.vectors(|vector, cpu, [told, taken]| {
+        let ([told, told_not], [taken, taken_not]) = (told, taken);
+        writeln!(page, "{vector} {cpu} {told} {told_not} {taken} {taken_not}")
     })
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The division of the work between engines.
+//! The division of the work: engines execute, processors take what has completed.
 
 use super::message::Delivery;
 
@@ -9,6 +9,14 @@ use super::message::Delivery;
 pub const fn engine_of(qp: u32, engines: u32) -> u32 {
     match qp.checked_rem(engines) {
         Some(engine) => engine,
+        None => 0,
+    }
+}
+
+/// Returns the processor that serves a completion vector, of `cpus` that are online.
+pub const fn cpu_of(vector: u32, cpus: u32) -> u32 {
+    match vector.checked_rem(cpus) {
+        Some(cpu) => cpu,
         None => 0,
     }
 }

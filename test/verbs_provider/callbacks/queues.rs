@@ -101,7 +101,7 @@ unsafe extern "C" fn create_cq<P: Provider>(
         let create = || {
             let handle = CqHandle::new(NonNull::new(cq).ok_or(EINVAL)?)?;
             let provider = provider_of::<P>((*cq).device)?;
-            let made = provider.create_cq(handle.clone(), (*attr).cqe)?;
+            let made = provider.create_cq(handle.clone(), (*attr).cqe, (*attr).comp_vector)?;
             (*cq).cqe = (*attr).cqe as c_int;
             (&raw mut (*slot).cq).write(Some(made));
             (&raw mut (*slot).handle).write(Some(handle));
@@ -124,7 +124,9 @@ unsafe extern "C" fn destroy_cq<P: Provider>(
         if let Some(handle) = ptr::replace(&raw mut (*slot).handle, None) {
             handle.close();
         }
-        drop(ptr::replace(&raw mut (*slot).cq, None));
+        if let Some(cq) = ptr::replace(&raw mut (*slot).cq, None) {
+            P::close_cq(&cq);
+        }
     }
     0
 }

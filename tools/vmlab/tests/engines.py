@@ -39,8 +39,8 @@ def _lose_connections_of(vm: Lab, side: str) -> None:
 
 @needs(machines=1, own_modules=True, timeout=240)
 def test_paths_are_lost_while_ends_and_answers_race(vm: Lab) -> None:
-    """Work requests are executed two at a time, answers come before the ends of their requests: no write is lost
-    and none comes late, though queue pairs are given up meanwhile."""
+    """Work requests are executed two at a time, answers come before the ends of their requests, completions are taken
+    on two processors: no write is lost and none comes late, though queue pairs are given up meanwhile."""
     plug_in(vm, f"engines=2 ack_us={ACK_US}")
     rnbd.start(vm, rtrs="always_invalidate=Y", mib=MIB)
     disk = _two_paths(vm, "nr_io_queues=2")
@@ -54,4 +54,9 @@ def test_paths_are_lost_while_ends_and_answers_race(vm: Lab) -> None:
         ge(engine["sends"], 100, "sends of connections")
         ge(engine["beside"], 1, "sends beside one of the other engine")
     ge(sum(engine["early_answers"] for engine in table(vm, "engines")), 100, "answers before the end of a request")
+    for vector in table(vm, "vectors"):
+        paths.figure(f"vector {vector}")
+        eq(vector["cpu"], vector["vector"], "processor of the vector")
+        ge(vector["taken"], 100, "receives that were taken on its processor")
+        eq((vector["told_elsewhere"], vector["taken_elsewhere"]), (0, 0), "on others")
     disk.unmap()

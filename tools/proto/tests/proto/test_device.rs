@@ -4,7 +4,7 @@
 
 use proto::test_device::{
     counts::{Counter, Counts, NAMES},
-    engine::{engine_of, runs_beside},
+    engine::{cpu_of, engine_of, runs_beside},
     gather::{copy_pieces, Piece, Pieces, TooLong},
     key::{Extent, Refusal, Region, LOCAL_DMA_KEY, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE},
     message::{deliver, receives_datagram, Delivery, Responder, Status},
@@ -346,7 +346,7 @@ fn a_send_queue_has_the_size_of_mlx5() {
 }
 
 #[test]
-fn the_ends_of_a_connection_are_of_two_engines() {
+fn the_ends_of_a_connection_are_of_two_engines_and_vectors_of_all_processors() {
     for engines in 2..=4 {
         for qp in 16..64 {
             assert!(engine_of(qp, engines) < engines);
@@ -354,7 +354,11 @@ fn the_ends_of_a_connection_are_of_two_engines() {
         }
     }
     assert_eq!(engine_of(17, 1), 0);
-    assert_eq!(engine_of(17, 0), 0);
+    assert_eq!(
+        (0..5).map(|vector| cpu_of(vector, 2)).collect::<Vec<_>>(),
+        [0, 1, 0, 1, 0]
+    );
+    assert_eq!((engine_of(17, 0), cpu_of(3, 0)), (0, 0));
 }
 
 #[test]
