@@ -36,6 +36,13 @@ use verbs_provider::{
     CqHandle, //
 };
 
+/// A completion, and the number of sends whose places in their queue it frees.
+struct Entry {
+    qp: Arc<Qp>,
+    completion: Completion,
+    frees: u32,
+}
+
 /// The completions that the consumer waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Armed {
@@ -85,7 +92,7 @@ pub(super) enum Passed {
 struct Queue {
     ring: Ring,
     /// An entry for each place of the ring.
-    entries: KVec<Option<(Arc<Qp>, Completion)>>,
+    entries: KVec<Option<Entry>>,
     armed: Armed,
     is_overrun: bool,
 }
@@ -95,7 +102,7 @@ impl Queue {
     fn is_held(&self) -> bool {
         let place = self.ring.first();
         let first = place.and_then(|place| self.entries.get(place)?.as_ref());
-        first.is_some_and(|(qp, completion)| {
+        first.is_some_and(|Entry { qp, completion, .. }| {
             completion.completed.is_receive()
                 && qp.lasting_fault(Place::Poll).is_some()
                 && qp.network.check_alive().is_ok()
@@ -142,11 +149,21 @@ impl Cq {
             false => Counter::SendCompletions,
         });
         let consumer = qp.clone();
+        let frees = match completion.completed.is_receive() {
+            true => 0,
+            false => qp.inner.lock().report(),
+        };
         let mut queue = self.queue.lock();
         let queue_ref = &mut *queue;
         let place = queue_ref.ring.push();
         match place.and_then(|place| queue_ref.entries.get_mut(place)) {
-            Some(entry) => *entry = Some((qp, completion)),
+            Some(entry) => {
+                *entry = Some(Entry {
+                    qp,
+                    completion,
+                    frees,
+                })
+            }
             None => {
                 drop(queue);
                 self.overrun();
@@ -208,12 +225,19 @@ impl Cq {
         loop {
             let place = queue.ring.pop()?;
             let taken = queue.entries.get_mut(place).and_then(Option::take);
-            let Some((qp, completion)) = taken else {
+            let Some(Entry {
+                qp,
+                completion,
+                frees,
+            }) = taken
+            else {
                 continue;
             };
             if qp.is_connected() && completion.completed.is_receive() {
                 self.count(Passed::Taken);
             }
+            drop(queue);
+            qp.inner.lock().free(frees);
             return Some((qp, completion));
         }
     }
@@ -251,7 +275,7 @@ impl Cq {
                 return;
             };
             let entry = queue.entries.get_mut(place);
-            let removed = entry.and_then(|entry| entry.take_if(|(owner, _)| Arc::ptr_eq(owner, qp)));
+            let removed = entry.and_then(|entry| entry.take_if(|entry| Arc::ptr_eq(&entry.qp, qp)));
             drop(queue);
             drop(removed);
             index += 1;

@@ -106,7 +106,11 @@ pub(crate) struct Inner {
     pub(super) counts: Counts,
     /// A registration that is posted with the write behind it, after an answer to that.
     late: Option<(PostedSend, Fault)>,
-    pub(super) sends: Posted<PostedSend>,
+    sends: Posted<PostedSend>,
+    /// Sends that have left `sends`, whose places are free when the consumer takes a completion of
+    /// one of them or of a later one, as on mlx5; and those of them since the last completion.
+    taken: u32,
+    unreported: u32,
     pub(super) receives: Posted<u64>,
 }
 
@@ -175,6 +179,39 @@ impl<T> Posted<T> {
     }
 }
 
+impl Inner {
+    fn push_send(&mut self, send: PostedSend, segments: impl Iterator<Item = Segment>) -> Result {
+        let room = u32::try_from(self.sends.ring.room()).unwrap_or(u32::MAX);
+        if room <= self.taken {
+            return Err(ENOMEM);
+        }
+        self.sends.push(send, segments)
+    }
+
+    /// Returns the first send, which stays.
+    pub(super) fn first_send(&self) -> Option<(&PostedSend, impl Iterator<Item = Segment> + '_)> {
+        self.sends.first()
+    }
+
+    /// Takes the first send, which is executed or flushed. Its place is not free yet.
+    pub(super) fn take_send(&mut self) -> Option<PostedSend> {
+        let send = self.sends.pop()?;
+        self.taken = self.taken.saturating_add(1);
+        self.unreported = self.unreported.saturating_add(1);
+        Some(send)
+    }
+
+    /// Returns the number of sends that a completion which is told now says the end of.
+    pub(super) fn report(&mut self) -> u32 {
+        core::mem::take(&mut self.unreported)
+    }
+
+    /// Frees the places of sends whose end the consumer knows.
+    pub(super) fn free(&mut self, sends: u32) {
+        self.taken = self.taken.saturating_sub(sends);
+    }
+}
+
 impl Qp {
     /// Creates a queue pair and adds it to the network.
     pub(super) fn new(
@@ -199,6 +236,8 @@ impl Qp {
             counts: Counts::default(),
             late: None,
             sends: Posted::new(init.send_wr, init.send_sge)?,
+            taken: 0,
+            unreported: 0,
             receives: Posted::new(init.recv_wr, init.recv_sge)?,
         };
         let qp = Arc::pin_init(
@@ -275,6 +314,7 @@ impl Qp {
         if next == QpState::Reset {
             inner.has_met_fault = false;
             while inner.sends.pop().is_some() {}
+            (inner.taken, inner.unreported) = (0, 0);
             while inner.receives.pop().is_some() {}
         }
         drop(inner);
@@ -333,7 +373,7 @@ impl Qp {
             return Ok(());
         }
         let (counter, moves_bytes) = send.work.counter();
-        inner.sends.push(send, request.segments())?;
+        inner.push_send(send, request.segments())?;
         inner.counts.add(counter, 1);
         if moves_bytes {
             let bytes = request.segments().map(|(range, _)| range.bytes()).sum();
@@ -365,8 +405,7 @@ impl Qp {
         }
         self.inner
             .lock()
-            .sends
-            .push(registration, core::iter::empty())
+            .push_send(registration, core::iter::empty())
     }
 
     /// Posts a work request that does nothing, also if the device has failed: then the driver
@@ -390,7 +429,7 @@ impl Qp {
                         imm: None,
                     },
                 };
-                inner.sends.push(send, nothing)
+                inner.push_send(send, nothing)
             }
         }
     }

@@ -149,7 +149,7 @@ impl Executor {
                     return Step::Alone;
                 }
                 let receive = inner.receives.pop();
-                let send = inner.sends.pop();
+                let send = inner.take_send();
                 drop(inner);
                 return match flush(qp, receive, send) {
                     true => Step::More,
@@ -159,7 +159,7 @@ impl Executor {
             QpState::Rts if !is_dead => {}
             _ => return Step::Idle,
         }
-        let Some((send, segments)) = inner.sends.first() else {
+        let Some((send, segments)) = inner.first_send() else {
             return Step::Idle;
         };
         let send = send.clone();
@@ -221,7 +221,7 @@ impl Executor {
             }
             Outcome::Done(status, len) => (status, len),
         };
-        drop(inner.sends.pop());
+        drop(inner.take_send());
         inner.has_met_fault = false;
         if status != Status::Success {
             inner.state = QpState::Err;

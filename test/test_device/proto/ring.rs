@@ -30,6 +30,11 @@ impl Ring {
         self.len == 0
     }
 
+    /// Returns the number of places that are not in use.
+    pub const fn room(&self) -> usize {
+        self.capacity.saturating_sub(self.len)
+    }
+
     /// Takes the place behind the last one; [`None`] if the ring is full.
     pub fn push(&mut self) -> Option<usize> {
         if self.len >= self.capacity {

@@ -52,6 +52,7 @@ fn a_ring_is_a_queue_of_its_length() {
     {
         let (mut ring, mut model) = (Ring::new(capacity), VecDeque::new());
         for number in 0..9 {
+            assert_eq!(ring.room(), capacity - model.len());
             match steps / 3_u32.pow(number) % 3 {
                 0 => match ring.push() {
                     Some(place) => {
