@@ -71,7 +71,10 @@ fn what_replaces_a_member_has_blocks_as_short() {
     assert_eq!(torn.to_string(), line);
     let told = [short, emulated, long].map(|shape| may_tear(&shape, &of_short));
     assert_eq!(told, [false, true, true]);
-    assert_eq!([short, emulated, long].map(|shape| may_tear(&shape, &of_long)), [false; 3]);
+    assert_eq!(
+        [short, emulated, long].map(|shape| may_tear(&shape, &of_long)),
+        [false; 3]
+    );
     // As at the creation: longer ones than those of the disk are taken.
     emulated.physical_block_bytes = 16384;
     for shape in [short, emulated, long] {
@@ -84,7 +87,10 @@ fn what_replaces_a_member_has_blocks_as_short() {
     assert_eq!(check_place(&long, &of_short).unwrap_err().to_string(), line);
     let small = shape(MIB, 512);
     let refused = check_place(&small, &of_long);
-    assert!(matches!(refused, Err(NoPlace::Blocks { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(NoPlace::Blocks { .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]
