@@ -255,20 +255,16 @@ impl Log {
         if units == 0 || u32::from(units) > self.layout.column_units_max() {
             return Err(Wait::TooLong);
         }
-        let slot = self
-            .window
-            .iter_mut()
-            .find(|slot| slot.is_none())
-            .ok_or(Wait::Window)?;
+        let (written, begins_segment) = (self.written_members(), self.begins_segment(units));
+        let mut slots = self.window.iter_mut();
+        let slot = slots.find(|slot| slot.is_none()).ok_or(Wait::Window)?;
         let is_free = |free: &u32| {
             let is_written = *free == self.cursor.segment && self.cursor.sequence > 1;
             !is_written && *free != self.cursor.next && *free < self.layout.parts().segments
         };
         let free = free.filter(is_free).ok_or(Wait::Segment)?;
-        let written = self.live.or(self.returning);
         let mut cursor = self.cursor;
-        let end = cursor.unit.saturating_add(units.into());
-        if self.is_closed || cursor.unit == 0 || end > self.layout.parts().segment_units {
+        if begins_segment {
             cursor = cursor.in_next_segment(free);
         }
         let place = cursor.place();
