@@ -180,6 +180,17 @@ fn those(held: &Held, test: impl Fn(&Epoch) -> bool) -> Members {
         .collect()
 }
 
+/// Returns the incarnations that members hold.
+fn incarnations(held: &Held, members: Members) -> impl Iterator<Item = u64> + use<'_> {
+    let of = move |member: usize| Some((*held.get(member)?)?.incarnation);
+    members.iter().filter_map(of)
+}
+
+/// Returns the latest one of these.
+fn latest(held: &Held, members: Members) -> u64 {
+    incarnations(held, members).max().unwrap_or_default()
+}
+
 /// Returns the choice of one epoch, if that is possible.
 fn possible(held: &Held, epoch: &Epoch, quorum: usize) -> Option<Choice> {
     let in_sync = those(held, |_| true).minus(epoch.failed);
@@ -188,12 +199,11 @@ fn possible(held: &Held, epoch: &Epoch, quorum: usize) -> Option<Choice> {
     let current = holders.or(behind);
     let is_possible =
         current.count() >= quorum && (holders.count() >= quorum || current == in_sync);
-    let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
     is_possible.then_some(Choice {
         epoch: *epoch,
         in_sync: current,
         behind,
-        incarnation: incarnations.max().unwrap_or_default(),
+        incarnation: latest(held, Members::ALL),
         is_forked: false,
         unless_begun: None,
     })
@@ -211,8 +221,6 @@ fn possible_ones(held: &Held, quorum: usize) -> [Option<Choice>; MEMBERS] {
 /// then one is as good as the other.
 fn forked(held: &Held) -> Option<Choice> {
     let present = those(held, |_| true);
-    let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
-    let incarnation = incarnations.max().unwrap_or_default();
     let missing = Members::ALL.minus(present);
     let failed = those(held, |epoch| missing.is_within(epoch.failed));
     newest(held.map(|epoch| {
@@ -228,7 +236,7 @@ fn forked(held: &Held) -> Option<Choice> {
             epoch,
             in_sync,
             behind: in_sync.minus(holders),
-            incarnation,
+            incarnation: latest(held, Members::ALL),
             is_forked: true,
             unless_begun: None,
         })
@@ -255,11 +263,6 @@ fn forked_by_force(held: &Held, quorum: usize) -> Option<Choice> {
         let holders = those(held, |other| *other == epoch).and(in_sync);
         let behind = those(held, |other| other.id == epoch.parent || is_sibling(other));
         let doubtful = those(held, |other| is_sibling(other) && !is_harmless(other)).and(in_sync);
-        let of = |members: Members| {
-            let each = held.iter().enumerate();
-            each.filter(move |(member, _)| members.contains(*member))
-                .filter_map(|(_, epoch)| Some((*epoch)?.incarnation))
-        };
         let is_possible = in_sync.count() >= quorum && holders.or(behind.and(in_sync)) == in_sync;
         is_possible.then_some(Choice {
             epoch,
@@ -267,9 +270,9 @@ fn forked_by_force(held: &Held, quorum: usize) -> Option<Choice> {
             behind: in_sync.minus(holders),
             // If a doubtful one were counted, which leaves out others itself, what its own siblings
             // write would look as old as what is left out.
-            incarnation: of(present.minus(doubtful)).max().unwrap_or_default(),
+            incarnation: latest(held, Members::ALL.minus(doubtful)),
             is_forked: true,
-            unless_begun: of(doubtful).next(),
+            unless_begun: incarnations(held, doubtful).next(),
         })
     }))
 }
