@@ -299,6 +299,13 @@ class WriteLog:
                 os.pwrite(target, data, sector * SECTOR)
         os.fsync(target)
 
+    def weak(self, sectors):
+        """Returns how many superblocks were not written with FUA, which what is written next relies on; each member has
+        so many sectors."""
+        slots = 2 * BLOCK // SECTOR
+        return sum(bool(length) and sector % sectors < slots and not flags & FUA
+                   for sector, length, flags, _text, _at in self.entries)
+
     def flushed(self, end):
         """Returns how many of its first `end` entries the newest flush among them ends."""
         return next((n for n in range(end, 0, -1) if self.entries[n - 1][2] & FLUSH), 0)
@@ -431,6 +438,9 @@ def replay(options, chance, load):
     top = os.open(snapshot.path, os.O_RDWR)
     members, _tables = slices(snapshot.path, "r", sectors)
     done, at, looks, refused, wrong = 0, 0, 0, 0, 0
+    if weak := log.weak(sectors):
+        wrong += 1
+        print(json.dumps({"wrong": f"{weak} superblocks were written without FUA"}), flush=True)
     chosen = points(options, chance, steps, log.entries)
     for number, point in enumerate(chosen):
         flushed = log.flushed(point)

@@ -230,11 +230,13 @@ def test_lines_that_are_wrong_are_refused_with_one_line(vm: Lab) -> None:
         (f"name=e members={ec.path(0)},/dev/null", "ENOTBLK", "/dev/null: cannot be opened"),
         (f"name=e members={ec.path(0)},/dev/empty", "EINVAL", "is no member of an array"),
         (f"mode=create name=e members={paths}", "EEXIST", "is or was a member of an array: force=1"),
+        (f"mode=create name=e members={paths.replace('/dev/dm-1', '/dev/again')} force=1", "EINVAL", "same device"),
         (ec.line(0, 1, mode="assemble"), "EUCLEAN", "member 0: a slot of its superblock is damaged"),
     )
     vm.server.run(f"printf x | dd of={ec.path(0)} bs=1 seek=24 conv=notrunc,fsync status=none")
-    vm.server.run("modprobe loop; truncate -s 24m /tmp/l; ln -s $(losetup -f --show /tmp/l) /dev/empty")
-    vm.defer(vm.server.run, "losetup -D; rm /dev/empty")
+    vm.server.run("modprobe loop; truncate -s 24m /tmp/l; ln -s $(losetup -f --show /tmp/l) /dev/empty; "
+                  f"ln -s {ec.path(0)} /dev/again")
+    vm.defer(vm.server.run, "losetup -D; rm /dev/empty /dev/again")
     wrong = []
     for line, errno, text in table:
         mark = vm.server.log_mark()
@@ -251,6 +253,11 @@ def test_lines_that_are_wrong_are_refused_with_one_line(vm: Lab) -> None:
     eq(ec.try_assemble(vm, ec.line(mode="assemble").replace("ec0", "ec1")), "EBUSY")
     vm.server.run(f"exec 9< {array.path}; echo 1 > {array.control}/stop && exit 1; exit 0")
     eq(array.present, True)
+    # Nothing of an array is left where a new one is made, in neither slot.
+    before = array.attribute("uuid")
+    array.stop()
+    array = ec.assemble(vm, ec.line(options="force=1"))
+    ok(array.attribute("uuid") != before, "the array that was there")
 
 
 @needs(machines=1, own_modules=True)

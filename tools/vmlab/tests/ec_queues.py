@@ -23,7 +23,8 @@ def test_a_member_that_refuses_io_is_asked_again(vm: Lab) -> None:
     ec.load(vm)
     array = ec.assemble(vm)
     array.fio("--rw=randwrite --bs=4k --iodepth=32 --size=2m --verify=crc32c --verify_fatal=1").clean()
-    eq((array.state(), array.stats()["member_failures"]), ("clean", 0))
+    stats = array.stats()
+    eq((array.state(), stats["member_failures"], stats["wrong_reads"]), ("clean", 0, 0))
 
 
 @needs(machines=1, own_modules=True, timeout=240)
