@@ -14,6 +14,7 @@ use crate::{
     prelude::*,
     str::CString,
     sync::Arc,
+    workqueue::WorkQueue,
     Flags,
     SECTOR_BYTES, //
 };
@@ -194,6 +195,14 @@ impl BlockDevice {
     }
 }
 
+/// The limit of the time that IOs are waited for: here they end at once.
+pub struct Limit {
+    /// The time of one IO.
+    pub timeout_ms: u32,
+    /// The queue of the item that submits.
+    pub queue: Arc<WorkQueue>,
+}
+
 /// A device of which one IO after the other is done.
 pub struct Blocking(Arc<BlockDevice>);
 
@@ -203,7 +212,7 @@ impl Blocking {
         device: Arc<BlockDevice>,
         _order: u32,
         _permission: (),
-        _timeout_ms: Option<u32>,
+        _limit: Option<Limit>,
     ) -> Result<Self> {
         Ok(Self(device))
     }

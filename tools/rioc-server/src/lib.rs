@@ -72,7 +72,47 @@ impl Flags {
 
 /// The waiting for an IO.
 pub mod blocking {
-    pub use crate::bdev::Blocking;
+    pub use crate::bdev::{
+        Blocking,
+        Limit, //
+    };
+}
+
+/// Work items, which run when a test says so.
+pub mod workqueue {
+    use crate::{
+        error::Error,
+        prelude::CStr, //
+    };
+
+    /// The flags of a queue.
+    #[derive(Clone, Copy)]
+    pub struct Flags;
+
+    impl Flags {
+        /// For any processor.
+        pub const UNBOUND: Self = Self;
+        /// With a rescuer.
+        pub const MEM_RECLAIM: Self = Self;
+    }
+
+    impl std::ops::BitOr for Flags {
+        type Output = Self;
+
+        fn bitor(self, _other: Self) -> Self {
+            self
+        }
+    }
+
+    /// A queue of items.
+    pub struct WorkQueue;
+
+    impl WorkQueue {
+        /// Creates one.
+        pub fn new(_name: &CStr, _flags: Flags, _max_active: u16) -> Result<Self, Error> {
+            Ok(Self)
+        }
+    }
 }
 
 /// The CRC of the kernel.
