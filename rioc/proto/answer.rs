@@ -53,7 +53,12 @@ impl fmt::Display for Unbelievable {
         match self {
             Self::Length(bytes) => write!(f, "answer of {bytes} bytes"),
             Self::Kind(kind) => write!(f, "answer of kind {kind}"),
-            Self::Version(version) => write!(f, "answer of version {version}"),
+            Self::Version(version) => write!(
+                f,
+                "answer of version {version}, not {}: load rioc_client and rioc_server of one \
+                 release",
+                wire::VERSION
+            ),
             Self::Number => f.write_str("answer with an impossible number"),
             Self::Reserved => f.write_str("answer with a reserved byte that is set"),
         }

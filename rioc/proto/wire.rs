@@ -25,8 +25,8 @@ use super::span::{
     IO_BLOCKS_MAX, //
 };
 
-/// The version of the protocol, in each message.
-pub const VERSION: u8 = 1;
+/// The version of the protocol, in each message. In 1 the answer of an attach had no identity.
+pub const VERSION: u8 = 2;
 
 /// Kind of a request: use a store.
 pub const ATTACH: u8 = 1;

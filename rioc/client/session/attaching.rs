@@ -31,7 +31,8 @@ use crate::proto::{
     retry,
     wire::{
         ANSWER_BYTES,
-        REQUEST_BYTES_MAX, //
+        REQUEST_BYTES_MAX,
+        VERSION, //
     },
 };
 
@@ -61,8 +62,15 @@ impl Session {
             .send_message(AnswerWaits::ForNothing, &message, &mut answer, ANSWER_MS)
             .map_err(Error::from)
             .inspect_err(|error| {
-                if LOG_LIMIT.allow().is_some() {
-                    pr_err!("session {name}: the server does not give store {store}: {error:?}\n");
+                if LOG_LIMIT.allow().is_none() {
+                    return;
+                }
+                pr_err!("session {name}: the server does not give store {store}: {error:?}\n");
+                if *error == errno::EPROTONOSUPPORT {
+                    pr_err!(
+                        "session {name}: it speaks another version of the protocol than \
+                         {VERSION}: load rioc_client and rioc_server of one release\n"
+                    );
                 }
             })?;
         let attached = Attached::parse(&answer).map_err(|reason| self.disbelieve(reason))?;

@@ -6,6 +6,8 @@ use core::fmt;
 
 use ferro_proto::errno::Errno;
 
+use super::super::wire::VERSION;
+
 /// The reason why a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
@@ -63,7 +65,11 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Length(bytes) => write!(f, "message of {bytes} bytes"),
-            Self::Version(version) => write!(f, "version {version} of the protocol"),
+            Self::Version(version) => write!(
+                f,
+                "version {version} of the protocol, not {VERSION}: load rioc_client and \
+                 rioc_server of one release"
+            ),
             Self::Kind(kind) => write!(f, "message of kind {kind}"),
             Self::Flags(flags) => write!(f, "flags {flags:#x}"),
             Self::Direction => f.write_str("wrong direction of the data"),

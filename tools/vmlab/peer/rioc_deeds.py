@@ -259,7 +259,7 @@ def lies_are_refused(address: str, chance: random.Random) -> None:
     honest.put(of, 0, good, w.FLAG_CREATE)
     ticket = liar.ticket()
     for expected, message, size, data in (
-            (errno.EPROTONOSUPPORT, w.head(w.PING, version=2), w.ANSWER, b""),
+            (errno.EPROTONOSUPPORT, w.head(w.PING, version=1), w.ANSWER, b""),
             (errno.EINVAL, w.head(w.PING) + b"x", w.ANSWER, b""),
             (errno.EINVAL, w.head(w.PING), w.ANSWER + 1, b""),
             (errno.EINVAL, w.head(w.PING, lease=1), w.ANSWER, b""),
