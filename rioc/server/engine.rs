@@ -333,13 +333,8 @@ impl<D: Kept> Engine<D> {
                 self.acting.run(tag);
             }
             Step::Wait(_) if self.is_ending => {
-                self.store.give_up(&mut request.op, &mut self.acting);
-                let outcome = Outcome {
-                    errno: Errno::ENODEV.get(),
-                    lease: 0,
-                };
-                request.state = State::Ended(Done { outcome, after: 0 });
-                self.answer(tag, 0);
+                let done = self.store.end_early(&mut request.op, &mut self.acting);
+                self.end(tag, done);
             }
             Step::Wait(_) => {
                 // There is room for all.
@@ -355,14 +350,23 @@ impl<D: Kept> Engine<D> {
                     }
                 }
                 self.counts.add(&message, done.outcome.errno);
-                request.state = State::Ended(done);
-                let durable = self.store.medium().durable_up_to();
-                if done.after <= durable {
-                    self.answer(tag, durable);
-                } else {
-                    let _ = self.ended.push_within_capacity(tag);
-                }
+                self.end(tag, done);
             }
+        }
+    }
+
+    /// A request has ended: it is answered when its batch is durable.
+    fn end(&mut self, tag: u32, done: Done) {
+        let (client, chunk) = split(tag);
+        let known = self.clients.get_mut(client).map(|known| &mut **known);
+        let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
+        let Some(request) = request else { return };
+        request.state = State::Ended(done);
+        let durable = self.store.medium().durable_up_to();
+        if done.after <= durable {
+            self.answer(tag, durable);
+        } else {
+            let _ = self.ended.push_within_capacity(tag);
         }
     }
 

@@ -30,7 +30,9 @@ use super::{
         },
     },
     Client,
+    Done,
     Op,
+    Progress,
     Store,
     StoreMemory, //
 };
@@ -232,6 +234,17 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     /// changed nothing. [`Self::answered`] follows.
     pub fn give_up(&mut self, op: &mut Op, actions: &mut impl Actions) {
         self.end(op, false, actions);
+    }
+
+    /// A request that waits for room ends as its store does. A truncation that has set the size is
+    /// done, as the rest is never seen; others have changed nothing. [`Self::answered`] follows.
+    pub fn end_early(&mut self, op: &mut Op, actions: &mut impl Actions) -> Done {
+        let is_done = matches!(op.progress, Progress::Trimming(_));
+        self.give_up(op, actions);
+        let errno = if is_done { 0 } else { Errno::ENODEV.get() };
+        let outcome = Outcome { errno, lease: 0 };
+        let after = if is_done { self.medium.last() } else { 0 };
+        Done { outcome, after }
     }
 
     /// A request is answered: what it has changed is durable, or will never be.

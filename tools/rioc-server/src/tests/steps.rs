@@ -162,3 +162,36 @@ fn a_store_that_is_deleted_waits_for_no_room() {
     server.settle(&mut Random::new(1));
     assert!(server.engine.is_idle());
 }
+
+/// An operation of which a step was carried out is not said to be none of a store that is deleted:
+/// a client would send it again, over what others have written since.
+#[test]
+fn a_truncation_that_has_begun_is_done_when_its_store_is_deleted() {
+    let (device, mut server, client) = begin(false);
+    let mut random = Random::new(5);
+    Change::Write(2, 0, vec![1; 4096]).send(&mut server, (client, 0), 1);
+    for block in 0..500 {
+        let copy = Change::Copy(2, (0, 4096), 1, block * 8192);
+        copy.send(&mut server, (client, 0), block + 2);
+        server.settle(&mut random);
+    }
+    server.take_answers();
+    let cut = Change::Truncate(1, 0).send(&mut server, (client, 1), 1);
+    for chunk in 2..30 {
+        server.write((client, chunk), 1, (chunk.into(), 0), &[1; IO as usize]);
+    }
+    while server.go_on(0) {}
+    server.engine.end_waiting();
+    server.settle(&mut random);
+    let answers = server.take_answers();
+    let [done, others] = [true, false].map(|is_cut| {
+        let of = answers.iter().filter(|one| (one.number == cut) == is_cut);
+        of.filter(|answer| answer.errno == 0).count()
+    });
+    assert!(done == 1 && others < 28, "{done} {others}");
+    // The log has it.
+    let mut server = on_log(&device, false).unwrap();
+    let (client, _) = server.attach(1).unwrap();
+    let read = server.read((client, 0), 1, (0, 4096));
+    assert_eq!(server.run(&mut random, read).errno, 0);
+}
