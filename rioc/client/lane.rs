@@ -21,6 +21,7 @@ use kernel_ext::{
     },
     sync::{
         atomic::{
+            AtomicBool,
             AtomicU64,
             Ordering, //
         },
@@ -43,6 +44,11 @@ use crate::proto::{
         self,
         Message,
         Operation, //
+    },
+    retry::{
+        self,
+        Again,
+        Life, //
     },
     span::IO_BYTES_MAX,
     ticket::Ticket,
@@ -84,7 +90,9 @@ pub(super) struct Flight {
     direction: Direction,
     ended: Ended,
     /// The life of the numbers in which it was sent first, if it changes something.
-    sent_in: Option<u64>,
+    sent_in: Option<Life>,
+    /// A copy of it was lost, and the server may have carried that out.
+    is_in_doubt: AtomicBool,
     /// Set while RTRS has it.
     lanes: Option<Arc<Lanes>>,
 }
@@ -103,6 +111,7 @@ impl Flight {
             direction: Direction::Read,
             ended: Ended::Answered(Ok(())),
             sent_in: None,
+            is_in_doubt: AtomicBool::new(false),
             lanes: None,
         };
         Ok(KBox::new(flight, GFP_KERNEL)?)
@@ -131,6 +140,7 @@ impl Flight {
         let ticket = is_change.then(|| self.next_ticket()).flatten();
         self.ended = Ended::Answered(Ok(()));
         self.sent_in = None;
+        self.is_in_doubt.store(false, Ordering::Relaxed);
         self.is_change = is_change;
         self.direction = match operation.direction() {
             message::Direction::Read => Direction::Read,
@@ -171,11 +181,23 @@ impl Flight {
         self.sent_in = None;
     }
 
-    /// Says that it is sent now; returns false if that is not right any more, as the server does
-    /// not know whether it was carried out.
-    pub(super) fn is_sent_in(&mut self, life: u64) -> bool {
+    /// Says that it is sent now, as a new operation if that is right; returns false if it must not
+    /// be sent any more, as the server does not know whether it was carried out.
+    pub(super) fn is_sent_in(&mut self, life: Life) -> bool {
         let before = *self.sent_in.get_or_insert(life);
-        before == life || !self.is_change
+        let is_in_doubt = self.is_in_doubt.load(Ordering::Acquire);
+        match retry::again(before, life, is_in_doubt) {
+            Again::Refused if self.is_change => return false,
+            Again::Renewed => self.renew(),
+            Again::Same | Again::Refused => (),
+        }
+        self.sent_in = Some(life);
+        true
+    }
+
+    /// A copy of it was lost: from now on it may have been carried out.
+    fn doubt(&self) {
+        self.is_in_doubt.store(true, Ordering::Release);
     }
 
     /// Returns its pages.
@@ -233,14 +255,20 @@ impl Transfer for Sent {
     }
 
     fn done(self, result: Result) {
+        if result == Err(errno::ECONNABORTED) {
+            self.0.doubt();
+        }
         self.land(Ended::Answered(result));
     }
 
     fn requeue(self, ticket: rtrs_client::Ticket) {
+        self.0.doubt();
         self.land(Ended::Lost(ticket));
     }
 
     fn is_valid(&self, _message: &[u8]) -> bool {
+        // The path to which it was sent is lost.
+        self.0.doubt();
         // A path leads to the same life of the same store, or is not used.
         let life = self.0.lanes.as_ref().map(|lanes| lanes.life());
         !self.0.is_change || life == self.0.sent_in
@@ -280,7 +308,9 @@ pub(super) struct Lanes {
     freed: WaitQueue,
     lanes: KVec<Arc<Lane>>,
     /// The incarnation of this client that the server knows.
-    life: AtomicU64,
+    incarnation: AtomicU64,
+    /// The number of the store, which counts those that have kept nothing of the one before.
+    store: AtomicU64,
 }
 
 impl Lanes {
@@ -308,20 +338,30 @@ impl Lanes {
                 idle <- new_irq_lock!(idle),
                 freed <- new_wait_queue!(),
                 lanes,
-                life: AtomicU64::new(0),
+                incarnation: AtomicU64::new(0),
+                store: AtomicU64::new(0),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Returns the incarnation of this client: the life of the numbers of operations.
-    pub(super) fn life(&self) -> u64 {
-        self.life.load(Ordering::Acquire)
+    /// Returns the life of the numbers of operations.
+    pub(super) fn life(&self) -> Life {
+        // In this order: a store that is new is not seen with an incarnation of before.
+        let store = self.store.load(Ordering::Acquire);
+        Life {
+            incarnation: self.incarnation.load(Ordering::Acquire),
+            store,
+        }
     }
 
-    /// Sets it: of another one the server does not know what it has carried out.
-    pub(super) fn set_life(&self, incarnation: u64) {
-        self.life.store(incarnation, Ordering::Release);
+    /// Sets it: of another incarnation the server does not know what it has carried out. The store
+    /// may be one that `has_kept` what was acknowledged before.
+    pub(super) fn set_life(&self, incarnation: u64, has_kept: bool) {
+        self.incarnation.store(incarnation, Ordering::Release);
+        if !has_kept {
+            let _ = self.store.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Takes an idle one; sleeps until there is one, and can be killed.

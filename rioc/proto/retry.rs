@@ -50,3 +50,37 @@ pub const fn is_asked_again(errno: Errno) -> bool {
 pub const fn is_a_new_one(errno: Errno) -> bool {
     errno.get() == Errno::EAGAIN.get()
 }
+
+/// The knowledge that the server has of a client's operations, as it was when one of them was
+/// sent first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// The number of the client's incarnation: another one if what is known began anew.
+    pub incarnation: u64,
+    /// The number of the store: another one if what it had acknowledged is gone.
+    pub store: u64,
+}
+
+/// The way in which an operation that was sent before is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// Has the same number: the server tells a copy of what it has carried out.
+    Same,
+    /// Is a new operation: no copy of it was carried out, and the store has all of before.
+    Renewed,
+    /// Is not sent: it may have been carried out, and the server does not know that any more.
+    Refused,
+}
+
+/// Returns the way of an operation that was sent first in `before`, and is to be sent in `now`. It
+/// is in `doubt` if one copy or more was lost without an answer. A store that was deleted has not
+/// carried out what it answers so: without doubt nothing has to be known of the operation.
+pub fn again(before: Life, now: Life, is_in_doubt: bool) -> Again {
+    if before == now {
+        Again::Same
+    } else if before.store == now.store && !is_in_doubt {
+        Again::Renewed
+    } else {
+        Again::Refused
+    }
+}

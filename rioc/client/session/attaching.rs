@@ -77,19 +77,20 @@ impl Session {
         Ok(attached)
     }
 
-    /// Goes on with what the server has said, if `before` is what it has said last. What was sent
-    /// before to an incarnation that it does not know is not sent again.
+    /// Goes on with what the server has said, if `before` is what it has said last. What may have
+    /// been carried out for an incarnation that it does not know is not sent again.
     pub(super) fn use_attached(&self, before: Option<Attached>, now: &Attached) {
         let mut usage = self.usage.lock();
         if usage.attached != before {
             return;
         }
+        let has_kept = before.is_none_or(|before| now.has_kept(&before));
         if let Some(lanes) = self.lanes.as_ref() {
-            lanes.set_life(now.incarnation);
+            lanes.set_life(now.incarnation, has_kept);
         }
         usage.attached = Some(*now);
         drop(usage);
-        if before.is_some_and(|before| !now.has_kept(&before)) {
+        if !has_kept {
             let (name, store) = (self.name(), &*self.store);
             pr_warn!("session {name}: store {store} was begun anew, and keeps nothing of before\n");
         }

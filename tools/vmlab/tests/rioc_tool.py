@@ -245,6 +245,20 @@ def test_another_store_of_the_name_has_kept_nothing(pair: Lab) -> None:
     eq(len(pair.client.log_matches("store bb was begun anew", mark)), 2)
 
 
+@needs(wires=1, own_modules=True)
+def test_a_client_that_has_changed_nothing_goes_on_with_its_log(pair: Lab) -> None:
+    """Its log is deleted and added again, and has kept no operation of it: its first change is carried out."""
+    modules(pair)
+    rnbd.ram_disk(pair, 16)
+    eq(pair.server.write(ADD, "name=bb log=/dev/ram0 mode=create", SECONDS), "")
+    eq(connect(pair), "")
+    for text in ("first", "second"):
+        eq(pair.server.write(ADD.replace("add", "del"), "bb"), "")
+        eq(pair.server.write(ADD, "name=bb log=/dev/ram0", SECONDS), "")
+        pair.client.run(f"printf {text} | rioc put bb 1:1")
+        eq(pair.client.run("rioc get bb 1:1"), text)
+
+
 # Flips the first bit of the letters, wherever they are on a disk.
 FLIP = """
 import os
