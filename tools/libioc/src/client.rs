@@ -225,12 +225,20 @@ impl Client {
                 (asked.destination, asked.flags) = (to, new);
             });
         }
-        // A source that is not there leaves no destination.
+        let copy = |flags: u16| {
+            self.call(wire::COPY, source, |asked| {
+                (asked.destination, asked.destination_offset) = (to, offset);
+                (asked.offset, asked.length, asked.flags) = (offset, size, flags.into());
+            })
+        };
+        if may_exist {
+            return copy(wire::FLAG_CREATE);
+        }
+        // A source that is not there leaves no destination, nor does a copy that fails.
         self.call(wire::STAT, source, |_| {})?;
         self.call(wire::CREATE, destination, |asked| asked.flags = new)?;
-        self.call(wire::COPY, source, |asked| {
-            (asked.destination, asked.destination_offset) = (to, offset);
-            (asked.offset, asked.length) = (offset, size);
+        copy(0).inspect_err(|_| {
+            let _ = self.call(wire::DELETE, destination, |_| {});
         })
     }
 

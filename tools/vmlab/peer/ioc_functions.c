@@ -82,6 +82,11 @@ static void copies(ioc_client_t *client, char *bytes)
 	EQ(ioc_client_obj_cow(client, 1, 1, 3, 3, false, 50, 5000), 0);
 	EQ(ioc_client_obj_cow(client, 1, 1, 3, 3, false, 50, 5000), -1);
 	EQ(ioc_client_obj_cow(client, 9, 9, 3, 4, true, 50, 5000), -1);
+	/* One that fails leaves no destination. */
+	EQ(ioc_client_obj_cow(client, 1, 1, 5, 5, false, 1UL << 50, 10), -1);
+	EQ(ioc_client_obj_cow(client, 1, 1, 5, 5, false, 0, 10), 0);
+	EQ(ioc_client_obj_cow(client, 1, 1, 6, 6, true, 1UL << 50, 10), -1);
+	EQ(ioc_client_obj_cow(client, 1, 1, 6, 6, false, 0, 0), 0);
 	EQ(ioc_client_obj_read(client, 3, 3, bytes, 6000, 0), 0);
 	EQ(filled(bytes, 100, 0) && bytes[100] == 'b' && filled(bytes + 101, 4949, 'a'), 1);
 	EQ(filled(bytes + 5050, 950, 0), 1);
