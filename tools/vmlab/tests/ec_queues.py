@@ -52,24 +52,30 @@ def test_a_member_whose_queue_is_full_stops_nobody(vm: Lab) -> None:
 def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
     """It hangs with as many writes as blk-wbt allows: another one sleeps when it is submitted, but those of tasks."""
     ec.disks(vm)
-    full_queue(vm, tags=4)
-    vm.server.run("echo 75000 > /sys/block/dm-1/queue/wbt_lat_usec")
+    vm.server.run("rmmod loop; set -e; modprobe loop hw_queue_depth=4; losetup --direct-io=on /dev/loop0 /dev/dm-1; "
+                  "echo 75000 > /sys/block/loop0/queue/wbt_lat_usec")
+    vm.defer(vm.server.run, "losetup -D; for i in 1 2 3 4 5; do rmmod loop && exit; sleep 0.3; done; exit 1")
     ec.load(vm)
-    array = ec.assemble(vm, ec.line(options="member_timeout_ms=2000"))
+    # Unlike dm with paths it can refuse IO, so that the engine submits by itself.
+    members = (ec.path(0), "/dev/loop0", ec.path(2))
+    array = ec.assemble(vm, ec.line_of(members, options="member_timeout_ms=2000"))
+    vm.defer(vm.server.run, "dmsetup resume m1")
     goes_on_while_member_1_hangs(vm, array, 8)
 
 
 def takes_nothing(vm: Lab) -> None:
-    """Member 1 hangs, with a read that has its only tag."""
+    """Member 1 hangs, with more reads than it has tags (its scheduler has two)."""
     vm.server.run("dmsetup suspend --noflush --nolockfs m1")
-    vm.server.start_job(f"dd if={ec.path(1)} of=/dev/null bs=4k count=1 iflag=direct")
-    until(lambda: vm.server.try_run("grep -ls blkdev_read_iter /proc/[0-9]*/stack").out, 10, "it waits")
+    read = f"dd if={ec.path(1)} of=/dev/null bs=4k count=1 iflag=direct status=none"
+    vm.server.start_job(f"for i in 1 2 3 4; do {read} skip=$i & done; wait")
+    waiting = "grep -ls blkdev_read_iter /proc/[0-9]*/stack"
+    until(lambda: len(vm.server.try_run(waiting).out.split()) >= 4, 10, "all wait")
 
 
-def full_queue(vm: Lab, tags: int = 1) -> None:
-    """Member 1 is a request-based disk, over one of null_blk, with so many tags."""
+def full_queue(vm: Lab) -> None:
+    """Member 1 is a request-based disk, over one of null_blk, with one tag."""
     vm.server.run("set -e; dmsetup remove m1; modprobe null_blk nr_devices=1 gb=1 memory_backed=1\n"
-                  f"modprobe dm_multipath; echo {tags} > /sys/module/dm_mod/parameters/dm_mq_queue_depth\n"
+                  "modprobe dm_multipath; echo 1 > /sys/module/dm_mod/parameters/dm_mq_queue_depth\n"
                   f"dmsetup create m1 --table '0 {24 * 2048} multipath 0 0 1 1 round-robin 0 1 1 /dev/nullb0 1'")
     vm.defer(vm.server.run, "dmsetup resume m1; dmsetup remove --retry m1; rmmod null_blk; dmsetup create m1 --table "
              f"'0 {24 * 2048} linear /dev/ram1 0'; echo 0 > /sys/module/dm_mod/parameters/dm_mq_queue_depth")
