@@ -325,10 +325,8 @@ impl<D: Kept> Engine<D> {
                 self.acting.run(tag);
             }
             Step::Again => {
-                if matches!(message.operation, Asked::Truncate { .. }) {
-                    // It is cut, and needs its last block no more.
-                    request.old = [None; OLD_MAX];
-                }
+                // It keeps none of them: others may be read before its next step.
+                request.old = [None; OLD_MAX];
                 request.state = State::Runs;
                 self.acting.run(tag);
             }
