@@ -90,9 +90,9 @@ pub mod workqueue {
     pub struct Flags;
 
     impl Flags {
-        /// For any processor.
+        /// Runs items on any processor.
         pub const UNBOUND: Self = Self;
-        /// With a rescuer.
+        /// Has a rescuer.
         pub const MEM_RECLAIM: Self = Self;
     }
 
