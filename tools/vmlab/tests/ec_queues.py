@@ -23,8 +23,7 @@ def test_a_member_that_refuses_io_is_asked_again(vm: Lab) -> None:
     ec.load(vm)
     array = ec.assemble(vm)
     array.fio("--rw=randwrite --bs=4k --iodepth=32 --size=2m --verify=crc32c --verify_fatal=1").clean()
-    stats = array.stats()
-    eq((array.state(), stats["member_failures"], stats["wrong_reads"]), ("clean", 0, 0))
+    eq((array.state(), array.stats()["member_failures"]), ("clean", 0))
 
 
 @needs(machines=1, own_modules=True, timeout=240)
@@ -52,7 +51,7 @@ def test_a_member_whose_queue_is_full_stops_nobody(vm: Lab) -> None:
 def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
     """It hangs with as many writes as blk-wbt allows: another one sleeps when it is submitted, but those of tasks."""
     ec.disks(vm)
-    vm.server.run("rmmod loop; set -e; modprobe loop hw_queue_depth=4; losetup --direct-io=on /dev/loop0 /dev/dm-1; "
+    vm.server.run("rmmod loop; set -e; modprobe loop hw_queue_depth=2; losetup --direct-io=on /dev/loop0 /dev/dm-1; "
                   "echo 75000 > /sys/block/loop0/queue/wbt_lat_usec")
     vm.defer(vm.server.run, "losetup -D; for i in 1 2 3 4 5; do rmmod loop && exit; sleep 0.3; done; exit 1")
     ec.load(vm)
@@ -60,7 +59,9 @@ def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
     members = (ec.path(0), "/dev/loop0", ec.path(2))
     array = ec.assemble(vm, ec.line_of(members, options="member_timeout_ms=2000"))
     vm.defer(vm.server.run, "dmsetup resume m1")
+    more = array.fio("--rw=randrw --bs=64k --iodepth=32 --offset=8m --size=2m --time_based --runtime=8")
     goes_on_while_member_1_hangs(vm, array, 8)
+    more.clean()
 
 
 def takes_nothing(vm: Lab) -> None:
