@@ -91,6 +91,10 @@ module_param_ranged!(
 /// The default, which means not set. Out of the parameter's range, so it cannot be set.
 const MAX_MEMORY_MIB_UNSET: u32 = u32::MAX;
 
+/// The set-ups and teardowns at a time (`WQ_MAX_ACTIVE`), which the kernel shares out among NUMA
+/// nodes by their processors.
+const ITEMS_MAX: u16 = 2048;
+
 static SHARED: Global<Option<Arc<ModuleState>>> = Global::new(None);
 
 /// The module's state.
@@ -100,11 +104,11 @@ pub(crate) struct ModuleState {
     always_invalidate: bool,
     /// `/sys/class/rtrs-server`.
     pub(crate) class: Class,
-    /// Set-up and ticks of the paths, and what other paths wait for.
+    /// Set-up and teardown of the paths. A teardown waits for the disks of its requests.
     pub(crate) queue: WorkQueue,
-    /// Teardowns of the paths, each of which waits for the disks of its requests: with a queue for
+    /// Ticks of the paths, and what other paths wait for: none waits for a disk. With a queue for
     /// all, those of a disk that does not answer would use up the workers.
-    pub(crate) teardowns: WorkQueue,
+    pub(crate) ticks: WorkQueue,
     /// Memory of all sessions.
     pub(crate) used: Used,
 }
@@ -143,8 +147,8 @@ impl ModuleState {
             geometry,
             always_invalidate,
             class: Class::register(c"rtrs-server")?,
-            queue: WorkQueue::new(c"rtrs_server_wq", Flags::UNBOUND, 0)?,
-            teardowns: WorkQueue::new(c"rtrs_server_teardown", Flags::UNBOUND, 0)?,
+            queue: WorkQueue::new(c"rtrs_server_wq", Flags::UNBOUND, ITEMS_MAX)?,
+            ticks: WorkQueue::new(c"rtrs_server_ticks", Flags::UNBOUND, 0)?,
             used: Used::new(),
         };
         *SHARED.lock() = Some(Arc::new(shared, GFP_KERNEL)?);

@@ -421,30 +421,23 @@ impl Path {
     #[cold]
     pub(crate) fn info_received(self: &Arc<Self>, len: u32) {
         self.info.received(len);
-        self.queue_set_up();
+        self.queue_work();
     }
 
     /// Tries the set-up again after an event that the info request may wait for: the end of another
     /// path, or the release of the session's name.
     pub(crate) fn set_up_again(self: &Arc<Self>) {
         if self.info.is_received() {
-            self.queue_set_up();
+            self.queue_work();
         }
     }
 
     fn queue_tear_down(self: &Arc<Self>) {
         self.did(Operation::QueueTearDown);
-        self.tear_down_again();
+        self.queue_work();
     }
 
-    /// Queues the work item of a path that is closing.
-    pub(crate) fn tear_down_again(self: &Arc<Self>) {
-        let teardowns = self.session.teardowns();
-        // If it is queued already for the set-up, that run sees the new state.
-        let _ = teardowns.enqueue::<Arc<Path>, 0>(self.clone());
-    }
-
-    fn queue_set_up(self: &Arc<Self>) {
+    fn queue_work(self: &Arc<Self>) {
         // If it is queued already, that run sees the new state.
         let _ = self.session.queue().enqueue::<Arc<Path>, 0>(self.clone());
     }
@@ -459,7 +452,7 @@ impl Path {
     /// answer, again. Any context.
     pub(crate) fn queue_resume(self: &Arc<Self>) {
         // If it runs already it will run once more.
-        let _ = self.session.queue().enqueue::<Arc<Path>, 2>(self.clone());
+        let _ = self.session.ticks().enqueue::<Arc<Path>, 2>(self.clone());
     }
 
     /// Cancels the work item of [`Self::queue_resume`], and waits for one that runs.

@@ -259,14 +259,14 @@ impl Session {
         &self.carriers
     }
 
-    /// Returns the work queue of set-up and ticks of the paths, and of what other paths wait for.
+    /// Returns the work queue of set-up and teardown of the paths.
     pub(crate) fn queue(&self) -> &WorkQueue {
         &self.registry.shared.queue
     }
 
-    /// Returns the work queue of the teardowns of paths.
-    pub(crate) fn teardowns(&self) -> &WorkQueue {
-        &self.registry.shared.teardowns
+    /// Returns the work queue of the ticks of the paths, and of what other paths wait for.
+    pub(crate) fn ticks(&self) -> &WorkQueue {
+        &self.registry.shared.ticks
     }
 
     /// Prepares a path to be up: creates its files, and for the first one those of the session, and

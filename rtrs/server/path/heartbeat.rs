@@ -76,7 +76,7 @@ pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
         ServerState::Connected => beat(path),
         ServerState::Closing => {
             // The teardown has asked for it.
-            path.tear_down_again();
+            path.queue_work();
             None
         }
         ServerState::Closed => None,

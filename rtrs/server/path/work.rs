@@ -38,7 +38,7 @@ impl WorkItem<0> for Path {
 
 impl DelayedItem<1> for Path {
     fn wq(&self) -> &WorkQueue {
-        self.session.queue()
+        self.session.ticks()
     }
 }
 

@@ -367,7 +367,7 @@ impl Registry {
         }
         // The work item that removed the last path may not have returned yet.
         self.shared.queue.flush();
-        self.shared.teardowns.flush();
+        self.shared.ticks.flush();
     }
 }
 
