@@ -472,22 +472,12 @@ pub(super) fn copy(name: &[u8]) -> Option<KVec<u8>> {
     Some(copied)
 }
 
-/// Answers `operation`.
-fn reply(mut operation: Operation, answer: Result<Answer>) {
-    let result = answer.and_then(|answer| answer.write_to(&mut operation));
-    operation.reply(result);
-}
-
 impl Session {
     /// Answers an admin message. Sleeps.
     fn answer(self: &Arc<Self>, operation: Operation) {
         let (user, len) = (operation.user(), operation.data_len());
         let answer = self.carry_out(user, len, direction_of(&operation));
-        // It would be written over what the client may have put into the chunk since.
-        match operation.is_discarded() {
-            true => self.keep_untold(&answer),
-            false => reply(operation, answer),
-        }
+        self.reply(operation, answer);
     }
 
     /// Carries out an admin message. Sleeps.

@@ -17,7 +17,6 @@ use rtrs_server::Operation;
 
 use super::{
     copy,
-    reply,
     About,
     Copied,
     Entry,
@@ -92,18 +91,31 @@ impl MessageQueue {
         let (session, queues) = (&self.session, self.session.message_queues());
         let failed = answer.as_ref().err().copied();
         match queues.take_first(self) {
-            Some(operation) if !operation.is_discarded() => reply(operation, answer),
-            _ => session.keep_untold(&answer),
+            Some(operation) => session.reply(operation, answer),
+            None => session.keep_untold(&answer),
         }
         while let Some(error) = failed.filter(|_| queues.is_asked_again(self, message)) {
             if let Some(operation) = queues.take_first(self) {
-                reply(operation, Err(error));
+                session.reply(operation, Err(error));
             }
         }
     }
 }
 
 impl MessageQueues {
+    /// Writes an answer into the chunk of its message; `None` if the path is being closed. Under
+    /// the lock of [`Self::discard`]: after that the client may use the chunk for another message.
+    fn write(&self, operation: &mut Operation, answer: &Result<Answer>) -> Option<Result> {
+        let _list = self.list.lock();
+        if operation.is_discarded() {
+            return None;
+        }
+        Some(match answer {
+            Ok(answer) => answer.write_to(operation),
+            Err(error) => Err(*error),
+        })
+    }
+
     /// Returns whether the first message of `queue` is an OPEN as `message`.
     fn is_asked_again(&self, queue: &Arc<MessageQueue>, message: &Copied) -> bool {
         let mut list = self.list.lock();
@@ -155,6 +167,14 @@ pub(in crate::server) fn close_untold(session: &Arc<Session>, device_id: u32, na
 }
 
 impl Session {
+    /// Answers a message, or, as its path is being closed, keeps what it has opened for a while.
+    pub(super) fn reply(self: &Arc<Self>, mut operation: Operation, answer: Result<Answer>) {
+        match self.message_queues().write(&mut operation, &answer) {
+            Some(result) => operation.reply(result),
+            None => self.keep_untold(&answer),
+        }
+    }
+
     /// Keeps a device for a while that an OPEN has opened, or found, without a client that waits
     /// for the answer.
     pub(super) fn keep_untold(self: &Arc<Self>, answer: &Result<Answer>) {
