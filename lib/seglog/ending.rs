@@ -128,12 +128,14 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         }))
     }
 
-    /// Whether the superblocks may be older than what was written, and a segment begins with one of
-    /// a later incarnation than they know: it may be far from the log that they have.
+    /// Whether a slot may hide what was written, and a segment begins with a batch of a later
+    /// incarnation than the superblocks know: it may be far from the log that they have. Of a new
+    /// array, with one slot written and zeroes in the other, no segment is looked at.
     fn is_left(&mut self) -> bool {
         let known = self.chain.incarnation;
         let is_later = |head: &Head| head.incarnation > known;
-        self.may_be_older && self.chain.find_start(is_later).is_some()
+        let may_be = self.may_be_older && !self.hiding.is_empty();
+        may_be && self.chain.find_start(is_later).is_some()
     }
 
     /// Whether the superblocks may be older than the log, and a segment where it ends says that
