@@ -36,7 +36,10 @@ use kernel_ext::{
         },
         Completion, //
     },
-    workqueue::WorkQueue,
+    workqueue::{
+        self,
+        WorkQueue, //
+    },
 };
 
 /// Memory of an IO, in which its submitter waits for the end.
@@ -323,6 +326,10 @@ impl<P: Permission> Drop for Blocking<P> {
     fn drop(&mut self) {
         if self.is_owed {
             self.waiter.done.wait();
+        }
+        if self.limit.is_some() {
+            // It may not have returned from the submission of an IO that has ended.
+            let _ = workqueue::flush::<Waiter, 0>(&self.waiter);
         }
     }
 }

@@ -52,8 +52,10 @@ use super::core::{
 /// Holds the IO that waits until a member takes it.
 #[pin_data]
 pub(super) struct Submitter {
-    core: Arc<Core>,
     queue: Arc<WorkQueue>,
+    // Dropped after `queue`, which it keeps: the last reference to a queue is not that of an item
+    // which runs on it.
+    core: Arc<Core>,
     #[pin]
     refused: IrqLock<KVec<MemberIo>>,
     /// The member's device cannot refuse IO.
