@@ -123,7 +123,8 @@ impl Requests {
                 Ok(()) => plain::submit(target, request, operation),
                 Err(reason) => self.client.refuse(reason, operation),
             },
-            Some(target) => self.start_careful(target, request, operation),
+            // A copy: the request itself stays in registers where it is a plain one.
+            Some(target) => self.start_careful(target, Some(request), operation),
             None => self.client.refuse_unknown(request.device_id, operation),
         }
     }
@@ -163,10 +164,18 @@ impl Requests {
     /// Starts an IO request of a device with protection information or a queue; another device does
     /// not permit it.
     #[cold]
-    fn start_careful(&self, target: Lent<Target>, request: IoRequest, operation: Operation) {
+    fn start_careful(
+        &self,
+        target: Lent<Target>,
+        request: Option<IoRequest>,
+        operation: Operation,
+    ) {
         if let Some(protection) = target.protection().cloned() {
             return protection::start(&self.client, target, protection, operation);
         }
+        let Some(request) = request else {
+            return operation.reply(Err(EINVAL));
+        };
         match target.queue() {
             Some(queue) if target.is_permitted(request.rw.op) => {
                 match target.check_range(request) {
