@@ -62,7 +62,7 @@ def test_a_c_program_uses_all_functions(pair: Lab) -> None:
     ok(said.startswith("Time: ") and said.endswith("\n0 failures\n"), said)
     ok("libioc: read 1:1: " in run("cat /run/why"), run("cat /run/why"))
     # What it has written is there for others.
-    run("rioc get bb 1:1 --offset 8388607 | grep -qx xyz; test $(rioc ls bb | wc -l) = 6")
+    run("rioc get bb 1:1 --offset 8388607 | grep -qx xyz; test $(rioc ls bb | wc -l) = 7")
     eq(rioc_tool.connect(pair, "cc", "store=bb"), "")
     said = run(f"{RUN} all 10.0.0.2 2>&1; echo $?")
     ok("bb, cc" in said and "RIOC_SESSION" in said, said)
