@@ -2,8 +2,8 @@
 
 //! Transfers: pages that go from one machine to another by datagrams, without a copy.
 //!
-//! It is a crate and a module beside `rdma`, so that machines without a cache of Gfarm do not load
-//! it. A transfer is cut into [fragments](proto::layout), each a datagram whose immediate data say
+//! The module is one beside `rdma`, so that machines without a cache of Gfarm do not load it. A
+//! transfer is cut into [fragments](proto::layout), each a datagram whose immediate data say
 //! which one it is. A [`ReceiveQp`] lays a receive over the memory of each fragment; a [`SendQp`]
 //! sends each from its memory. Both are made once and used for one transfer at a time.
 //!

@@ -173,6 +173,7 @@ impl Requests {
         if let Some(protection) = target.protection().cloned() {
             return protection::start(&self.client, target, protection, operation);
         }
+        // It is there: `start` copies it.
         let Some(request) = request else {
             return operation.reply(Err(EINVAL));
         };

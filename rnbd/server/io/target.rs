@@ -41,7 +41,8 @@ pub(crate) trait RequestQueue: Send + Sync {
 
 /// The state of a device for its requests.
 ///
-/// It is lent to the requests in flight, which the mapping waits for when it closes the device.
+/// The session's table lends it to the requests in flight, and the mapping waits for these when it
+/// closes the device.
 pub(crate) struct Target {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<Io>>,
