@@ -56,6 +56,7 @@ use vfs_ext::{
 };
 
 use crate::proto::{
+    freshness::is_within,
     setting::Setting,
     READ_LEN_MAX, //
 };
@@ -152,7 +153,7 @@ impl FileSystem for Gfarm {
     fn judge(mount: &Mount, user: u32, age_ms: u64) -> Option<Judge> {
         let max_s = mount.options().get(Setting::Actimeo);
         let judge = mount.judge(user).ok()?;
-        (judge == Judge::Server || inode::is_within(age_ms, max_s)).then_some(judge)
+        (judge == Judge::Server || is_within(age_ms, max_s)).then_some(judge)
     }
 
     fn refresh(inode: &Inode<Self>, freshness: Freshness) -> Result<bool> {

@@ -22,6 +22,7 @@
 //! | [`question`] | what a mount asks of gfmd, each in one round trip |
 //! | [`options`], [`setting`], [`hosts`], [`id_map`] | the options of a mount |
 //! | [`identity`] | which content is cached, and which reads may fill it |
+//! | [`freshness`] | how long an answer counts, for whom |
 //! | [`closing`] | descriptors that are closed together |
 //! | [`conversation`] | what was sent of the questions, and when one is given back |
 //! | [`listing`] | whether a directory that is read has an end |
@@ -42,6 +43,7 @@ pub mod command;
 pub mod conversation;
 pub mod descriptors;
 pub mod error;
+pub mod freshness;
 pub mod gfm;
 pub mod gfmd;
 pub mod gfs;

@@ -24,6 +24,11 @@ use crate::proto::{
     identity::Observation, //
 };
 
+/// Returns the milliseconds since a time.
+pub(super) fn since_ms(at: Instant<Monotonic>) -> u64 {
+    u64::try_from(at.elapsed().as_millis()).unwrap_or(0)
+}
+
 /// The attributes of an object that gfmd has told, as this mount shows them.
 #[derive(Clone, Copy)]
 pub(super) struct Told {
@@ -36,7 +41,7 @@ pub(super) struct Told {
 impl Told {
     /// Returns the age that this may have, in milliseconds: the time since gfmd was asked.
     pub(super) fn age_ms(&self) -> u64 {
-        u64::try_from(self.asked_at.elapsed().as_millis()).unwrap_or(0)
+        since_ms(self.asked_at)
     }
 
     /// Returns the object.

@@ -7,7 +7,8 @@
 use kernel::{
     alloc::flags::GFP_NOWAIT,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::Instant, //
 };
 use kernel_ext::{
     errno::ESTALE,
@@ -109,20 +110,20 @@ impl OpenFile {
             }
             Some(file) => {
                 let told = client.permit(&place, |seen| mount.told(seen));
-                let told = told.map_err(inode::stale_if_gone)?;
+                let told = data.judged(told)?;
                 inode::observe(inode, &told, &place).map_err(inode::stale_if_gone)?;
                 (file, Some(told))
             }
             None => {
-                let (stream, told) = client
-                    .open(&place, &data.content, |seen| mount.told(seen))
-                    .map_err(inode::stale_if_gone)?;
+                let opened = client.open(&place, &data.content, |seen| mount.told(seen));
+                let (stream, told) = data.judged(opened)?;
                 inode::observe(inode, &told, &place)?;
                 (Self::begin(data, stream, Some(&told), &place)?, Some(told))
             }
         };
         if let Some(told) = told {
-            data.set_granted(Some(told.asked_at));
+            data.granted(&told);
+            data.asked(&told);
         }
         inode::drop_outdated(inode)?;
         Ok(Arc::new(file, GFP_KERNEL)?)
@@ -455,7 +456,7 @@ impl Pages for Part {
                 let error = inode::stale_if_gone(error);
                 if error == ESTALE {
                     // The next open finds out what is there.
-                    subrequest.inode().data().set_granted(None);
+                    subrequest.inode().data().withdraw(Instant::now());
                 }
                 End::Failed(error)
             }

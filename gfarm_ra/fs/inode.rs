@@ -12,6 +12,7 @@ use kernel::{
         SpinLock, //
     },
     time::{
+        Delta,
         Instant,
         Monotonic, //
     }, //
@@ -41,7 +42,10 @@ use vfs_ext::{
 };
 
 use super::{
-    attributes::Told,
+    attributes::{
+        since_ms,
+        Told, //
+    },
     file::Readers,
     Gfarm, //
 };
@@ -51,6 +55,12 @@ use crate::{
         Place, //
     },
     proto::{
+        freshness::{
+            is_right_after,
+            is_within,
+            Grant,
+            Own, //
+        },
         identity::{
             Change,
             ContentId, //
@@ -70,6 +80,8 @@ use crate::{
 pub(crate) struct InodeData {
     /// Shared with the connections.
     pub(super) content: Arc<Content>,
+    /// The time from which on that of a grant of gfmd is counted.
+    made_at: Instant<Monotonic>,
     #[pin]
     known: SpinLock<Known>,
     /// A task has its turn while it drops pages and sets attributes: no page is seen with the size
@@ -90,8 +102,10 @@ pub(crate) struct InodeData {
 struct Known {
     /// The place at which it was found last.
     place: Arc<Place>,
-    /// The time at which gfmd was asked for an open that it has granted.
-    granted: Option<Instant<Monotonic>>,
+    /// Whether gfmd has granted an open.
+    granted: Grant<Delta>,
+    /// The answer of the task that has asked last.
+    own: Own<Instant<Monotonic>>,
     /// The size of the content of the label, in bytes, as long as the attributes that were told
     /// with it are not shown.
     told_size: Option<u64>,
@@ -101,7 +115,8 @@ impl Known {
     fn new(place: Arc<Place>) -> Self {
         Self {
             place,
-            granted: None,
+            granted: Grant::NONE,
+            own: Own::NONE,
             told_size: None,
         }
     }
@@ -114,6 +129,7 @@ impl InodeData {
         Arc::pin_init(
             pin_init!(Self {
                 content,
+                made_at: Instant::now(),
                 known <- new_spinlock!(Known::new(place), "InodeData::known"),
                 pages <- new_turns!("InodeData::pages"),
                 dropped_at: AtomicU64::new(0),
@@ -180,24 +196,41 @@ impl InodeData {
     /// Returns whether an open needs no question, as gfmd has granted one not long ago.
     pub(super) fn is_granted(&self, options: &Options) -> bool {
         let max_s = options.get(Setting::Actimeo);
-        options.is_nocto() && is_young(self.known.lock().granted, max_s)
+        let asked = self.known.lock().granted.asked();
+        options.is_nocto()
+            && asked.is_some_and(|asked| is_within(since_ms(self.made_at + asked), max_s))
     }
 
-    /// Takes note that gfmd has granted an open for which it was asked at a time, or, without one,
-    /// that what it has opened is gone.
-    pub(super) fn set_granted(&self, asked_at: Option<Instant<Monotonic>>) {
-        self.known.lock().granted = asked_at;
+    /// Takes note that gfmd has granted an open.
+    pub(super) fn granted(&self, told: &Told) {
+        let asked = told.asked_at - self.made_at;
+        self.known.lock().granted.grant(asked);
     }
-}
 
-/// Returns whether what was told `age_ms` milliseconds ago was told less than `max_s` seconds ago.
-pub(super) fn is_within(age_ms: u64, max_s: u32) -> bool {
-    age_ms < u64::from(max_s) * 1000
-}
+    /// Takes note that what gfmd has granted before a time is gone, or closed to the user.
+    pub(super) fn withdraw(&self, at: Instant<Monotonic>) {
+        self.known.lock().granted.withdraw(at - self.made_at);
+    }
 
-/// Returns whether something was told less than `max_s` seconds ago.
-fn is_young(since: Option<Instant<Monotonic>>, max_s: u32) -> bool {
-    since.is_some_and(|since| since.elapsed().as_millis() < i64::from(max_s) * 1000)
+    /// Returns what gfmd has said to an open: if it refuses, what it has granted before is closed.
+    pub(super) fn judged<R>(&self, said: Result<R>) -> Result<R> {
+        said.map_err(stale_if_gone)
+            .inspect_err(|_| self.withdraw(Instant::now()))
+    }
+
+    /// Takes note that this task has asked, and uses what it was told next. Not if what is shown is
+    /// older: another task is about to show what it was told of a newer content.
+    pub(super) fn asked(&self, told: &Told) {
+        if self.content.has_shown(told.observed.asked) {
+            self.known.lock().own.told(current!().pid(), Instant::now());
+        }
+    }
+
+    /// Uses the answer of this task; returns whether it has one.
+    fn take_own(&self, max_s: u32) -> bool {
+        let came = self.known.lock().own.take(current!().pid());
+        came.is_some_and(|came| is_right_after(since_ms(came), max_s))
+    }
 }
 
 /// Takes what gfmd tells of what was found at `place`, perhaps the object of `inode`. Pages of
@@ -246,7 +279,7 @@ fn observe_in_turn(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>, drops:
     };
     if change == Change::Rewritten {
         // Perhaps it is another object's content, which gfmd has not let the user open.
-        data.set_granted(None);
+        data.withdraw(told.asked_at);
     }
     match change {
         Change::Same | Change::Rewritten => {
@@ -347,8 +380,8 @@ pub(super) fn stale_if_gone(error: Error) -> Error {
     }
 }
 
-/// Asks gfmd for the attributes of an inode, if they are too old. Returns whether it was asked.
-/// Sleeps, killable.
+/// Asks gfmd for the attributes of an inode, if they are too old. Returns whether it was asked, now
+/// or right before by this task. Sleeps, killable.
 ///
 /// # Errors
 ///
@@ -363,8 +396,12 @@ pub(super) fn refresh(inode: &Inode<Gfarm>, freshness: Freshness) -> Result<bool
         Freshness::Forced => 0,
         Freshness::Default => mount.options().get(Setting::Actimeo),
     };
+    let is_own = data.take_own(max_s);
     if is_within(inode.age_ms(), max_s) {
         return Ok(false);
+    }
+    if is_own {
+        return Ok(true);
     }
     let place = data.place();
     let told = mount.client().attributes(&place, |seen| mount.told(seen));

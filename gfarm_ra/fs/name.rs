@@ -21,15 +21,13 @@ use vfs_ext::{
 use super::{
     attributes::Told,
     inode,
-    inode::{
-        is_within,
-        InodeData, //
-    },
+    inode::InodeData,
     Gfarm, //
 };
 use crate::{
     net::Place,
     proto::{
+        freshness::is_within,
         name,
         options::Options,
         setting::Setting, //
@@ -100,7 +98,9 @@ pub(super) fn lookup<'a>(
     let Some(told) = found else {
         return Ok(None);
     };
-    inode(dir, &parent, name, &told, inode::observe).map(Some)
+    let found = inode(dir, &parent, name, &told, inode::observe)?;
+    found.data().asked(&told);
+    Ok(Some(found))
 }
 
 /// Returns whether a name still leads to the inode that the kernel remembers. Asks gfmd if the name
@@ -164,7 +164,10 @@ fn confirm(
     }
     let place = inode.data().place_of(parent, name)?;
     match inode::observe(inode, told, &place) {
-        Ok(()) => Ok(Validity::Confirmed),
+        Ok(()) => {
+            inode.data().asked(told);
+            Ok(Validity::Confirmed)
+        }
         Err(ESTALE) => Ok(Validity::Gone),
         Err(error) => Err(error),
     }

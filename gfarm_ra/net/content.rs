@@ -127,6 +127,11 @@ impl Content {
         self.label.lock().showed(asked);
     }
 
+    /// Returns whether attributes are shown that are not older, see [`Label::has_shown`].
+    pub(crate) fn has_shown(&self, asked: Asked) -> bool {
+        self.label.lock().has_shown(asked)
+    }
+
     /// Returns whether it is of the object that was opened, see [`Label::is_of`].
     pub(crate) fn is_of(&self, opened: &Observation) -> bool {
         self.label.lock().is_of(opened)

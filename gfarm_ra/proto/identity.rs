@@ -234,6 +234,11 @@ impl Label {
         asked >= self.shown
     }
 
+    /// Returns whether the attributes that are shown are not older than an answer.
+    pub fn has_shown(&self, asked: Asked) -> bool {
+        self.shown >= asked
+    }
+
     /// Takes note that the attributes that were told with an answer are shown. Not before: who
     /// has the older answer would leave it to a task that is killed while it drops the pages.
     pub fn showed(&mut self, asked: Asked) {

@@ -39,7 +39,7 @@ DRIVERS: dict[str, Layers] = {
     "rnbd/proto": ("admin_lock answer_time boot flags io_state memory message_queue path_name path_validation "
                    "refusal retry slot told", "access cache control identity occasion", "doubt pi wire", "device map",
                    "known_disk message"),
-    "gfarm_ra/proto": ("command conversation descriptors gfsd idle key name outdated request setting xdr",
+    "gfarm_ra/proto": ("command conversation descriptors freshness gfsd idle key name outdated request setting xdr",
                        "error hosts operation", "attr auth id_map options", "gfm listing replica retry",
                        "closing gfmd gfs reclaim", "identity open_file question", "cache"),
     "gfarm_ra/proto/cache": ("address breaker excluded gap invalid owner pages series tags window",

@@ -19,7 +19,7 @@ from vmlab.lab import Lab
 PEER = Path(__file__).with_name("peer")
 FOLDER = "/run/gfarm_fake"
 FILES = ("gfarm_fake_wire.py", "gfarm_fake.py", "gfarm_fake_lies.py", "gfarm_fake_judge.py",
-         "gfarm_fake_run.py")
+         "gfarm_fake_late.py", "gfarm_fake_run.py")
 AT = "/mnt/gfarm_fake"
 # Names a file of the host to which what comes of each lie is written while the test runs.
 TELL = "VMLAB_GFARM_FAKE"

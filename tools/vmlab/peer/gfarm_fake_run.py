@@ -22,6 +22,7 @@ import gfarm_fake as fake
 import gfarm_fake_lies as lies
 import gfarm_fake_wire as wire
 from gfarm_fake_judge import AT, Judge, mounted
+from gfarm_fake_late import answers_that_are_late
 from gfarm_fake_lies import Case
 
 FILES_AT_ONCE, ROUNDS = 160, 40
@@ -469,7 +470,7 @@ def interrupted_reopens(judge: Judge) -> None:
 
 PROGRAMS: dict[str, Callable[[Judge, int], None]] = {"boundaries": boundaries, "random": at_random, "many": many,
                                                      "long": long, "closed": closed,
-                                                     "killed": killed}
+                                                     "killed": killed, "late": answers_that_are_late}
 
 
 def main() -> None:

@@ -72,6 +72,13 @@ def test_servers_that_are_silent_or_slow(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=240, waits=True)
+def test_answers_that_are_older_than_actimeo(vm: Lab) -> None:
+    """A gfmd that is slower than actimeo= is asked for each name of a walk once: who has asked uses the answer, old as
+    it is. Another use, and another walk, ask for themselves."""
+    check(vm, "late", 6)
+
+
+@needs(machines=1, timeout=240, waits=True)
 def test_a_login_that_goes_wrong(vm: Lab) -> None:
     """Another protocol, lengths that are none, unknown errors, silence, the end at each step: nothing is mounted."""
     check(vm, "logins", 30)

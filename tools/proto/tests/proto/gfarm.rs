@@ -8,6 +8,7 @@ mod compound;
 mod conversation;
 mod descriptors;
 mod errors;
+mod freshness;
 mod golden;
 mod id_map;
 mod identity;
