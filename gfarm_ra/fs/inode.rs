@@ -183,13 +183,28 @@ impl InodeData {
         shared.is_some_and(|(_, now)| now == changes) && self.dropped_at.load(Acquire) == changes
     }
 
-    /// Sets attributes, with a size that [`drop_pages`] has returned. The inode has a smaller one
-    /// if pages have ended there with zeroes since: see [`take_live_size`].
+    /// Sets attributes, with a size that [`drop_pages`] has returned, if none was told or set
+    /// since: see [`take_live_size`].
     fn set(&self, inode: &Inode<Gfarm>, attributes: &Attributes) -> Result {
         let _known = self.known.lock();
-        inode.set_attributes(&Attributes {
-            size: attributes.size.min(inode.size()),
-            ..*attributes
+        self.with_look(inode, |look| {
+            inode.set_attributes(&Attributes {
+                size: look.shown(attributes.size),
+                ..*attributes
+            })
+        })
+    }
+
+    /// Passes a look at the pages. The content does not become another one during `with`, which
+    /// must not sleep: a size that is set there is not set over that of the next content.
+    fn with_look<R>(&self, inode: &Inode<Gfarm>, with: impl FnOnce(Look) -> R) -> R {
+        self.content.with_live(|changes, live_size| {
+            with(Look {
+                changes,
+                live_size,
+                dropped_at: self.dropped_at.load(Acquire),
+                shown_size: inode.size(),
+            })
         })
     }
 
@@ -310,19 +325,17 @@ pub(super) fn end_at(subrequest: &Subrequest<Gfarm>, size: u64) -> End {
     End::EndOfFile
 }
 
-/// Takes a smaller size that a gfsd has told, and the one from which on a page that has just been
-/// read is zeroed, also if gfsds have told another one since. A larger one has to wait for who
-/// drops the pages: the last one ends with zeroes. Takes no turn of the pages: the task that drops
-/// them waits for reads to end, and this is the end of one.
+/// Takes a smaller size, see [`Look::ended`]. Takes no turn of the pages: the task that drops them
+/// waits for reads to end, and this is the end of one.
 fn take_live_size(inode: &Inode<Gfarm>, zeroed_from: Option<u64>) {
     let data = inode.data();
     let _known = data.known.lock();
-    let (_, live) = data.content.live();
-    let told = [live, zeroed_from].into_iter().flatten();
-    let size = told.fold(inode.size(), u64::min);
-    if size < inode.size() {
-        inode.set_size(size);
-    }
+    data.with_look(inode, |look| {
+        let size = look.ended(zeroed_from);
+        if size < look.shown_size {
+            inode.set_size(size);
+        }
+    });
 }
 
 /// Drops the pages of `inode` if they are of another content than that of its label: a gfsd has
@@ -352,24 +365,30 @@ pub(super) fn drop_outdated(inode: &Inode<Gfarm>) -> Result {
 /// Returns `EAGAIN` if there are pages to drop that are left to another task.
 fn drop_pages(inode: &Inode<Gfarm>, told: u64, drops: Drops) -> Result<u64> {
     let data = inode.data();
-    let (changes, live_size) = data.content.live();
-    let look = Look {
-        changes,
-        live_size,
-        dropped_at: data.dropped_at.load(Acquire),
-        shown_size: inode.size(),
-    };
+    let look = data.with_look(inode, |look| look);
     // Nothing reads pages of a directory or a link.
     let may_wait = drops == Drops::Waited || inode.kind() != Kind::Regular;
     match look.decide(told, may_wait) {
         Pages::Stay(size) => Ok(size),
         Pages::Leave => Err(EAGAIN),
         Pages::Drop(size) => {
-            inode.drop_cached_data(size)?;
-            data.dropped_at.store(changes, Release);
-            Ok(size)
+            let after = drop_at(inode, &look, size)?;
+            match after.again(&look) {
+                Some(size) => drop_at(inode, &after, size).map(|_| size),
+                None => Ok(size),
+            }
         }
     }
+}
+
+/// Drops the pages by a look, and returns the look behind that.
+fn drop_at(inode: &Inode<Gfarm>, look: &Look, size: u64) -> Result<Look> {
+    let data = inode.data();
+    inode.drop_cached_data(size)?;
+    data.dropped_at.store(look.changes, Release);
+    // A gfsd may have told a smaller one since the look.
+    take_live_size(inode, None);
+    Ok(data.with_look(inode, |look| look))
 }
 
 /// A name that is gone, or leads elsewhere, makes an inode stale; the VFS then looks it up anew.

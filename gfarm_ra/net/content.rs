@@ -174,10 +174,10 @@ impl Content {
         self.label.lock().give(id, changes)
     }
 
-    /// Returns how often the content has changed, and the size in bytes that a gfsd has told of it
-    /// since.
-    pub(crate) fn live(&self) -> (u64, Option<u64>) {
+    /// Passes how often the content has changed, and the size in bytes that a gfsd has told of it
+    /// since; both stay during `with`, which must not sleep.
+    pub(crate) fn with_live<R>(&self, with: impl FnOnce(u64, Option<u64>) -> R) -> R {
         let label = self.label.lock();
-        (label.changes(), label.live_size())
+        with(label.changes(), label.live_size())
     }
 }

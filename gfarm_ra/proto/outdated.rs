@@ -46,4 +46,30 @@ impl Look {
             false => Pages::Leave,
         }
     }
+
+    /// Returns the size to show with attributes that gfmd has told with a size, in bytes, once the
+    /// pages stay or were dropped: by a look that is newer than the one which decided that. While
+    /// pages were dropped, a gfsd may have told a size, and the end of a read may have set it: the
+    /// older answer of gfmd neither cuts the file there nor makes it grow. It never grows here.
+    pub fn shown(&self, told_size: u64) -> u64 {
+        self.live_size.unwrap_or(told_size).min(self.shown_size)
+    }
+
+    /// Returns the size for a second drop, in bytes, by a look behind the first one: a gfsd has
+    /// told a larger size while reads were waited for, and the first drop has cut the file below
+    /// it. Once for a content: what is told of it later makes another of it, whose pages are
+    /// dropped by who reads next.
+    pub fn again(&self, dropped: &Self) -> Option<u64> {
+        let size = self.live_size.filter(|size| *size > self.shown_size);
+        size.filter(|_| self.changes == dropped.changes)
+    }
+
+    /// Returns the size to show after the end of a read, or after a drop, in bytes: a smaller one
+    /// that a gfsd has told, or that from which on a page that has just been read is zeroed, also
+    /// if gfsds have told another one since. A larger one waits for who drops the pages: the last
+    /// one ends with zeroes.
+    pub fn ended(&self, zeroed_from: Option<u64>) -> u64 {
+        let told = [self.live_size, zeroed_from].into_iter().flatten();
+        told.fold(self.shown_size, u64::min)
+    }
 }
