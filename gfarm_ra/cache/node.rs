@@ -80,6 +80,10 @@ use crate::proto::{
             Received, //
         },
         sums::Verify,
+        waiting::{
+            KEEPING_MAX,
+            REFUSING_MAX, //
+        },
         wire::{
             Datagram,
             Head,
@@ -91,12 +95,6 @@ use crate::proto::{
 
 /// The requests of others for which fragments are sent at a time; others wait for that.
 const SENDING: u16 = 16;
-
-/// The requests of others that are kept at a time.
-const KEEPING: u16 = 64;
-
-/// The requests of others that are refused at a time: no admission counts them.
-const REFUSING: u16 = 64;
 
 /// The limits of a node that the administrator sets.
 pub(crate) struct Limits {
@@ -172,8 +170,8 @@ impl Node {
         let counters = Counters::new()?;
         let sums = Sums::new(limits.verify, &counters)?;
         let admissions = Admissions::new(limits.serving, limits.rate_bytes)?;
-        let keepers = Workers::new(c"gfarm_keep", KEEPING)?;
-        let refusers = Workers::new(c"gfarm_refuse", REFUSING)?;
+        let keepers = Workers::new(c"gfarm_keep", KEEPING_MAX)?;
+        let refusers = Workers::new(c"gfarm_refuse", REFUSING_MAX)?;
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 me,

@@ -4,24 +4,23 @@
 
 use kernel::{
     alloc::flags::GFP_NOWAIT,
-    new_mutex,
+    new_mutex, new_spinlock,
     prelude::*,
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLock, //
     },
 };
 use kernel_ext::{
     memory,
-    sync::atomic::{
-        AtomicU32,
-        Ordering::Relaxed, //
-    },
     workqueue::{
         Flags,
         WorkQueue, //
     }, //
 };
+
+use crate::proto::cache::waiting::Waiting;
 
 /// Workers with a queue of their own.
 #[pin_data]
@@ -29,8 +28,8 @@ pub(super) struct Workers {
     /// The queue; `None` after [`Workers::end`].
     #[pin]
     queue: Mutex<Option<WorkQueue>>,
-    count: AtomicU32,
-    count_max: u16,
+    #[pin]
+    waiting: SpinLock<Waiting>,
 }
 
 /// A worker that is counted.
@@ -38,7 +37,7 @@ struct Counted(Arc<Workers>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Relaxed);
+        self.0.waiting.lock().end();
     }
 }
 
@@ -54,8 +53,7 @@ impl Workers {
         Arc::pin_init(
             pin_init!(Self {
                 queue <- new_mutex!(Some(queue), "Workers::queue"),
-                count: AtomicU32::new(0),
-                count_max,
+                waiting <- new_spinlock!(Waiting::new(count_max), "Workers::waiting"),
             }),
             GFP_KERNEL,
         )
@@ -64,10 +62,10 @@ impl Workers {
     /// Has a worker carry out `work`; drops it, and returns `false`, if all are busy, there is no
     /// memory, or they have ended. Sleeps.
     pub(super) fn spawn(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) -> bool {
-        let counted = Counted(self.clone());
-        if self.count.fetch_add(1, Relaxed) >= self.count_max.into() {
+        if !self.waiting.lock().begin() {
             return false;
         }
+        let counted = Counted(self.clone());
         let queue = self.queue.lock();
         let spawned = queue.as_ref().map(|queue| {
             queue.try_spawn(GFP_NOWAIT, move || {

@@ -18,7 +18,7 @@
 //! | [`gap`] | what of a read is left for the file server |
 //! | [`responder`], [`keep`], [`read_table`] | which requests of others are served, and with what |
 //! | [`sums`] | by what a page is known to be what a file server has sent |
-//! | [`admission`] | how much a node does for others at a time |
+//! | [`admission`], [`waiting`] | how much a node does for others at a time, and how much waits |
 //! | [`place`] | which port and address of a device a node has |
 //! | [`counter`] | what is counted |
 //! | [`rtt`], [`timings`], [`breaker`] | how long a peer is waited for, and when none is asked |
@@ -56,6 +56,7 @@ pub mod series;
 pub mod sums;
 pub mod tags;
 pub mod timings;
+pub mod waiting;
 pub mod window;
 pub mod wire;
 

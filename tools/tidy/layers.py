@@ -42,7 +42,8 @@ DRIVERS: dict[str, Layers] = {
     "gfarm_ra/proto": ("command conversation descriptors freshness gfsd idle key name outdated request setting xdr",
                        "error hosts operation", "attr auth id_map options", "gfm listing replica retry",
                        "closing gfmd gfs reclaim", "identity open_file question", "cache"),
-    "gfarm_ra/proto/cache": ("address breaker excluded gap invalid owner pages series tags window",
+    "gfarm_ra/proto/cache": ("address breaker excluded gap invalid owner pages series tags waiting "
+                             "window",
                              "content fragment ibaddr peer read_table", "gossip have reassembly reply request wire",
                              "admission place requester rtt sums", "directory keep responder", "members",
                              "counter timings"),

@@ -30,6 +30,7 @@ mod sound;
 mod sums;
 mod tags;
 mod timings;
+mod waiting;
 mod window;
 
 /// The golden datagrams.
