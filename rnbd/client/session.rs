@@ -379,6 +379,11 @@ impl Session {
         }
     }
 
+    /// Returns whether the session has no users any more, and is being closed.
+    pub(super) fn is_closing(&self) -> bool {
+        self.usage.lock().phase == Phase::Closing
+    }
+
     /// Returns whether the session is closed after so many milliseconds, or before. Sleeps.
     pub(super) fn is_gone_within_ms(&self, timeout_ms: u32) -> bool {
         self.gone.wait_timeout_ms(timeout_ms).is_ok()

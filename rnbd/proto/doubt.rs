@@ -43,27 +43,43 @@ pub enum Heard {
     Refused,
     /// No answer: the server may have carried it out, or may do so.
     Nothing,
-    /// The server has the device open under a number, which is not used yet.
-    Number,
+    /// The server has the device open under this number, which is not used yet.
+    Number(u32),
+    /// The server has nothing open under this number: it has answered the CLOSE of an unmap.
+    Closed(u32),
 }
 
 impl Heard {
-    /// Returns what an unmap leaves. `was` is the state of the device before, `is_closed` whether
-    /// the server has answered its CLOSE; none is sent if an outage has begun since it was opened.
-    /// A session that was lost at its client only is the same for the server, which has the device
-    /// open then.
-    pub const fn after_unmap(was: DeviceState, is_closed: bool) -> Self {
-        match was {
-            DeviceState::Mapped | DeviceState::Disconnected if !is_closed => Self::Number,
-            _ => Self::NotSent,
+    /// Returns what an unmap leaves. `was` is the state of the device before, `closed` the number
+    /// whose CLOSE the server has answered; none is sent if an outage has begun since the device
+    /// was opened. A session that was lost at its client only is the same for the server, which has
+    /// the device open then.
+    pub const fn after_unmap(was: DeviceState, closed: Option<u32>) -> Self {
+        match (was, closed) {
+            (_, Some(number)) => Self::Closed(number),
+            (DeviceState::Mapped | DeviceState::Disconnected, None) => Self::Nothing,
+            (DeviceState::Init | DeviceState::Unmapped | DeviceState::Fenced, None) => {
+                Self::NotSent
+            }
         }
     }
+}
+
+/// The device on the server, as far as its client does not use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    /// Nothing.
+    Nothing,
+    /// The device, under this number.
+    Number(u32),
+    /// The device, now or later: a message is without an answer.
+    Unheard,
 }
 
 /// Whether the server may have a device open under a number that the client does not use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    is_any: bool,
+    open: Open,
     /// The number of OPENs that have begun a doubt: the end of an earlier one says nothing of a
     /// later one.
     generation: u32,
@@ -83,20 +99,28 @@ pub enum Settle {
 impl Doubt {
     /// The client has asked for nothing.
     pub const NONE: Self = Self {
-        is_any: false,
+        open: Open::Nothing,
         generation: 0,
     };
 
-    /// Notes the result of an OPEN. One that is refused has begun no doubt, and ends none: another
-    /// one, of a second writer or of an earlier turn, may be unanswered still.
+    /// Notes the result of an OPEN, or of an unmap. One that is refused has begun no doubt, and
+    /// ends none: another one, of a second writer or of an earlier turn, may be unanswered still.
+    /// So may one be that the server carries out after the CLOSE of an unmap, which ends the doubt
+    /// about its own number only.
     pub fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::NotSent | Heard::Refused => {}
-            Heard::Nothing | Heard::Number => {
-                self.is_any = true;
-                self.generation = self.generation.wrapping_add(1);
+        self.open = match (heard, self.open) {
+            (Heard::NotSent | Heard::Refused, _) => return,
+            (Heard::Closed(closed), open) => {
+                if open == Open::Number(closed) {
+                    self.end();
+                }
+                return;
             }
-        }
+            (Heard::Nothing, _) | (Heard::Number(_), Open::Unheard) => Open::Unheard,
+            // It has a device open under one number only.
+            (Heard::Number(number), Open::Nothing | Open::Number(_)) => Open::Number(number),
+        };
+        self.generation = self.generation.wrapping_add(1);
     }
 
     /// Returns the number of the OPEN with which the doubt has begun.
@@ -113,19 +137,25 @@ impl Doubt {
 
     /// Notes that the client uses the number, or has closed it.
     pub fn end(&mut self) {
-        self.is_any = false;
+        self.open = Open::Nothing;
     }
 
     /// Returns whether there is a doubt.
     pub const fn is_any(self) -> bool {
-        self.is_any
+        !matches!(self.open, Open::Nothing)
+    }
+
+    /// Returns whether there is nothing to ask. With the end of its session the server closes what
+    /// is open, and an OPEN would open it again until then.
+    pub const fn is_settled(self, is_session_closing: bool) -> bool {
+        is_session_closing || !self.is_any()
     }
 
     /// Returns what to do while no other OPEN, CLOSE or validation of the session is under way.
     /// `state` is that of the device, `namesake` that of another one with its name.
     pub const fn settle(self, state: DeviceState, namesake: Option<IoState>) -> Settle {
         match (state, namesake) {
-            _ if !self.is_any => Settle::Nothing,
+            _ if !self.is_any() => Settle::Nothing,
             // It is being opened.
             (DeviceState::Init | DeviceState::Disconnected, _) => Settle::Nothing,
             (DeviceState::Unmapped, Some(used)) if used.remote_id().is_some() => Settle::Nothing,

@@ -76,9 +76,9 @@ impl Device {
             return;
         }
         let (heard, unheard) = match opened {
-            Ok(_) => (Heard::Number, None),
+            Ok(remote) => (Heard::Number(remote.device_id), None),
             Err(not_opened) => match (&not_opened.fate, not_opened.number) {
-                (_, Some(_)) => (Heard::Number, None),
+                (_, Some(number)) => (Heard::Number(number), None),
                 (Fate::NotSent, None) => (Heard::NotSent, None),
                 (Fate::Refused, None) => (Heard::Refused, None),
                 (Fate::Unheard(unheard), None) => (Heard::Nothing, Some(unheard.clone())),
@@ -98,7 +98,7 @@ impl Device {
 
     /// Has a work item settle what a user who is killed does not wait for.
     pub(crate) fn settle_later(self: &Arc<Self>) {
-        if self.lock().doubt.is_any() {
+        if !self.is_settled() {
             // It may be queued already.
             let _ = self
                 .session()
@@ -131,7 +131,7 @@ impl Device {
     /// Tries once to close what the server may have opened. `known` is what the server has said of
     /// itself, if it was asked before.
     fn try_to_settle(self: &Arc<Self>, known: Option<Known>) -> Tried {
-        if !self.lock().doubt.is_any() {
+        if self.is_settled() {
             return Tried::Settled;
         }
         let mut refused = None;
@@ -155,6 +155,10 @@ impl Device {
         if let Some(generation) = refused {
             self.lock().doubt.refuse(generation);
         }
+        // A device may have been unmapped meanwhile, the last one of the session.
+        if self.is_settled() {
+            return Tried::Settled;
+        }
         let namesake = self.session().namesake(self);
         let (doubt, state) = {
             let inner = self.lock();
@@ -172,6 +176,11 @@ impl Device {
             Settle::Ask => return self.ask_and_close(&guard, known),
         }
         Tried::Settled
+    }
+
+    fn is_settled(&self) -> bool {
+        let doubt = self.lock().doubt;
+        doubt.is_settled(self.session().is_closing())
     }
 
     fn unheard(&self) -> Option<(Unheard, u32)> {

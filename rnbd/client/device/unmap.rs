@@ -198,12 +198,16 @@ impl Device {
         // After an outage another device may have the number.
         let is_known = self.lock().disconnects == unmap_state.disconnects;
         let number = unmap_state.remote_id.filter(|_| is_known);
-        let is_closed = number.is_some_and(|number| self.close(number));
-        let heard = Heard::after_unmap(unmap_state.state, is_closed);
-        self.lock().doubt.hear(heard);
-        self.settle_later();
-        // The last user of a session closes it, and the server what it has open there.
-        let user = self.lock().user.take();
+        let closed = number.filter(|number| self.close(*number));
+        let heard = Heard::after_unmap(unmap_state.state, closed);
+        let user = {
+            let mut inner = self.lock();
+            inner.doubt.hear(heard);
+            inner.user.take()
+        };
+        // First: the last user of a session closes it, and the server what it has open there. An
+        // OPEN would open it again.
         drop(user);
+        self.settle_later();
     }
 }

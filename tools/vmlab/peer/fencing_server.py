@@ -3,7 +3,7 @@
 message.
 
 When it finds ARMED, it loses the path of the next IO request, which it does not answer, or of the OPEN that it has
-kept, and answers the client's question about that path in its own way.
+kept, and answers the client's question about that path in its own way. When it finds GO it answers what it has kept.
 """
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class FencingServer(Server):
         self.path = Path(0)                         # the one that is being served
         self.settled: set[int] = set()
         self.kept_path: Path | None = None          # of the OPEN that is not answered
+        self.kept_open: tuple[Endpoint, int] | None = None
         self.asked_key = 0                          # to invalidate with the next answer
         self.later_answers: list[tuple[float, Endpoint, int]] = []
         self.held: list[tuple[float, Path, Endpoint, int]] = []     # requests that are looked at later
@@ -94,14 +95,17 @@ class FencingServer(Server):
             self.held.append((time.monotonic() + LATE_SECONDS, self.path, end, imm))
             self.say("validating")
             return
+        kept = self.kept_path
         super()._request(end, imm)
+        if self.kept_path is not kept:
+            self.kept_open = (end, imm)
 
     def _keeps_open(self, user: bytes) -> bool:
-        """The second OPEN is kept, if the test wants that."""
+        """The second or third OPEN is kept, if the test wants that."""
         name = user[6:].partition(b"\0")[0].decode()
         self.lies.open = {"device": int(name[-1])}
         self.say(f"open {name} {user[4]}")
-        if self.opened != 1 or self.kept_path or self.answer is not opens:
+        if self.kept_path or self.opened != KEEPERS.get(self.answer.__name__):
             return False
         self.kept_path = self.path
         return True
@@ -150,6 +154,10 @@ class FencingServer(Server):
         self.later_answers = [answer for answer in self.later_answers if answer not in due]
         for _at, end, number in due:
             self.fenced(end, number)
+        if self.kept_path and self.kept_open and os.path.exists(GO):
+            self.path, self.ends = self.kept_path, self.kept_path.ends
+            (end, imm), self.kept_open = self.kept_open, None
+            super()._request(end, imm)
         for at, path, end, imm in self.held:
             if now > at and not path.is_lost:
                 self.held[0] = (at + 3600, path, end, imm)
@@ -198,14 +206,21 @@ def opens(server: FencingServer, end: Endpoint, number: int) -> None:
     server.fenced(end, number)
 
 
+def validates_late(server: FencingServer, end: Endpoint, number: int) -> None:
+    """At once. It keeps the third OPEN that it gets, of the path that has come again after two disks were mapped."""
+    server.fenced(end, number)
+
+
+# Those that keep an OPEN, and how many they answer before.
+KEEPERS = {"opens": 1, "validates_late": 2}
 ANSWERS = {answer.__name__: answer for answer in (late, never, another, twice, validated, left)}
 
 if __name__ == "__main__":
     name = sys.argv[1]
     with ScriptedPeer() as peer:
-        answer = opens if name == opens.__name__ else ANSWERS[name]
+        answer = {"opens": opens, "validates_late": validates_late}.get(name) or ANSWERS[name]
         server = FencingServer(peer, answer, answer is validated)
-        if answer is opens:
+        if name in KEEPERS:
             server.lies.echoes, server.lies.session = True, {"boot": 1}
         open(READY, "w", encoding="ascii").close()
         server.run(float(sys.argv[2]))

@@ -284,5 +284,39 @@ def test_an_open_whose_writer_was_killed_is_not_sent_again(lab: Lab) -> None:
     eq(vm.try_run(READ.format(block=8).replace("rnbd0", "rnbd1"), 80).code, 0, "a read")
 
 
+def _validated(lab: Lab) -> None:
+    """Maps two disks over two paths, and has the client validate one, whose server keeps the OPEN of the first disk."""
+    _two_paths_to(lab, "validates_late")
+    vm = lab.client
+    line = MAP.format(address=lab.server_address).replace("ram0", "ram1")
+    eq(vm.write("/sys/class/rnbd-client/ctl/map_device", line, 60), "", "map_device")
+    _arm(vm)
+    eq(vm.try_run(READ.format(block=8), 80).code, 0, "a read whose path is lost")
+    until(lambda: len(_opens(vm)) == 3, 30, "the path is back, and its server has kept an OPEN")
+    eq(_opens(vm)[-1], "open ram0 1")
+
+
+def _closed_once(vm: Machine) -> None:
+    """The server has closed the first disk once, and has not opened it since."""
+    paths.rest(4)
+    story = _story(vm)
+    closed = [at for at, line in enumerate(story) if " close 0 " in line]
+    eq(len(closed), 1, f"times that the disk was closed: {story}")
+    ok("open ram0 1" not in story[closed[0]:], f"the disk was opened again: {story}")
+
+
+@needs(machines=1, timeout=180)
+def test_an_unmapped_disk_is_not_opened_again(lab: Lab) -> None:
+    """A path comes back, and while its server opens the disks of the session again, one of them is unmapped. Another
+    OPEN would keep the disk from other clients after unmap_device has returned."""
+    _validated(lab)
+    vm = lab.client
+    unmap = vm.start_job("echo normal > /sys/block/rnbd0/rnbd/unmap_device", 60)
+    until(lambda: not vm.exists("/sys/block/rnbd0"), 10, "the disk is gone")
+    vm.run(f"touch {scripted.GO}")
+    eq(unmap.wait(60).code, 0, "unmap_device")
+    _closed_once(vm)
+
+
 def _opens(vm: Machine) -> list[str]:
     return [line for line in _story(vm) if line.startswith("open")]

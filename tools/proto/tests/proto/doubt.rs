@@ -42,6 +42,7 @@ fn after(heard: &[Heard]) -> Doubt {
 #[test]
 fn a_doubt_is_what_the_server_may_have_done() {
     use Heard::{
+        Closed,
         NotSent,
         Nothing,
         Number,
@@ -52,12 +53,22 @@ fn a_doubt_is_what_the_server_may_have_done() {
         (&[NotSent][..], false),
         (&[Refused], false),
         (&[Nothing], true),
-        (&[Number], true),
+        (&[Number(0)], true),
         // The first is under way still.
         (&[Nothing, NotSent], true),
         // The first one may be of another writer.
         (&[Nothing, Refused], true),
         (&[Refused, Nothing], true),
+        (&[Closed(0)], false),
+        // Answers to validations of a path, of which the first comes while the device is unmapped.
+        (&[Number(0), Closed(0)], false),
+        (&[Number(1), Number(0), Closed(0)], false),
+        // It was opened anew, and the other number has nothing open.
+        (&[Number(0), Number(1), Closed(0)], true),
+        // The OPEN without an answer may be carried out after the CLOSE.
+        (&[Nothing, Closed(0)], true),
+        (&[Nothing, Number(0), Closed(0)], true),
+        (&[Number(0), Nothing, Closed(0)], true),
     ] {
         assert_eq!(after(heard).is_any(), is_any, "{heard:?}");
         let mut doubt = after(heard);
@@ -119,17 +130,27 @@ fn a_device_that_is_opened_in_the_end_is_asked_for_by_that() {
 #[test]
 fn an_unmapped_device_that_the_server_has_not_closed_is_in_doubt() {
     for was in STATES {
-        for is_closed in [false, true] {
+        for closed in [None, Some(0)] {
             let may_be_open = matches!(was, DeviceState::Mapped | DeviceState::Disconnected);
-            let doubt = after(&[Heard::after_unmap(was, is_closed)]);
-            assert_eq!(
-                doubt.is_any(),
-                may_be_open && !is_closed,
-                "{was} {is_closed}"
-            );
-            // What the server has answered to an OPEN before is another matter.
-            let before = after(&[Heard::Nothing, Heard::after_unmap(was, is_closed)]);
-            assert!(before.is_any());
+            let unmap = Heard::after_unmap(was, closed);
+            let is_any = may_be_open && closed.is_none();
+            assert_eq!(after(&[unmap]).is_any(), is_any, "{was} {closed:?}");
+            // An OPEN without an answer is another matter.
+            assert!(after(&[Heard::Nothing, unmap]).is_any());
+            // Of one that was answered while the device was being unmapped, nothing is left.
+            let is_any = closed.is_none();
+            let validated = after(&[Heard::Number(0), unmap]);
+            assert_eq!(validated.is_any(), is_any, "{was} {closed:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_asked_over_a_session_that_is_being_closed() {
+    for is_closing in [false, true] {
+        assert!(Doubt::NONE.is_settled(is_closing));
+        for heard in [Heard::Nothing, Heard::Number(0)] {
+            assert_eq!(after(&[heard]).is_settled(is_closing), is_closing);
         }
     }
 }
@@ -156,7 +177,7 @@ fn settle(doubt: &mut Doubt, server: &mut Numbers, lost: &mut dyn FnMut() -> [bo
             doubt.hear(Heard::Nothing);
             continue;
         };
-        doubt.hear(Heard::Number);
+        doubt.hear(Heard::Number(number as u32));
         let [message, answer] = lost();
         sent += 1;
         if !message {
@@ -176,7 +197,7 @@ fn what_an_outage_has_left_open_is_closed_however_often_messages_are_lost() {
     for losses in 0..1_u32 << 12 {
         let mut server = Numbers::default();
         let number = server.open("dm-0", true, |_| {});
-        let mut doubt = after(&[Heard::after_unmap(DeviceState::Disconnected, false)]);
+        let mut doubt = after(&[Heard::after_unmap(DeviceState::Disconnected, None)]);
         let mut left = losses;
         let mut lost = || {
             let now = [left & 1 != 0, left & 2 != 0];
