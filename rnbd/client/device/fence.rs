@@ -86,6 +86,14 @@ impl Asked {
         }
     }
 
+    /// Has a work item ask again over the other paths if the path was lost before an answer or a
+    /// CLOSE: it may not come back. A device that is being unmapped does so itself in the end.
+    pub(crate) fn settle_later(&self) {
+        if self.device.state() != DeviceState::Unmapped {
+            self.device.settle_later();
+        }
+    }
+
     /// Closes what the question has opened, and records that the server had closed the device.
     pub(super) fn settle(&self, guard: &AdminLockGuard<'_>) {
         if self.is_current() {

@@ -135,6 +135,7 @@ impl SessionEvents for SessionWatcher {
                 }
             }
         }
+        asked.iter().for_each(Asked::settle_later);
         admitted
     }
 

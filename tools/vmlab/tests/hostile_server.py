@@ -318,5 +318,21 @@ def test_an_unmapped_disk_is_not_opened_again(lab: Lab) -> None:
     _closed_once(vm)
 
 
+@needs(machines=1, timeout=180, tier=tier.ALL)
+def test_a_path_that_does_not_come_back_leaves_no_doubt(lab: Lab) -> None:
+    """A path is removed while its server opens a disk. The client asks over the other path what has become of that, and
+    not hours later, when the disk is unmapped."""
+    _validated(lab)
+    vm = lab.client
+    states = vm.run("grep -H . /sys/class/rtrs-client/hostile/paths/*/state").splitlines()
+    lost = [line for line in states if not line.endswith(":connected")]
+    eq(len(lost), 1, f"paths that are validated: {states}")
+    folder = lost[0].rpartition("/state:")[0]
+    eq(vm.write(f"{folder}/remove_path", "1", 60), "")
+    until(lambda: _opens(vm)[3:] == ["open ram0 1"], 20, "the client asks over the other path")
+    eq(vm.write("/sys/block/rnbd0/rnbd/unmap_device", "normal", 60), "")
+    _closed_once(vm)
+
+
 def _opens(vm: Machine) -> list[str]:
     return [line for line in _story(vm) if line.startswith("open")]
