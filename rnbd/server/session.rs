@@ -219,7 +219,11 @@ impl Session {
             .and_then(|()| sysfs::show(&mut mapping))
             .and_then(|()| self.requests.set_target(device_id, target));
         let unused = match (prepared, slots.get_mut(device_id as usize)) {
-            (Ok(()), Some(slot)) => slot.open(mapping).map_err(|mapping| (ENOENT, mapping)),
+            (Ok(()), Some(slot)) => {
+                // With the lock: it is not closed before that is logged.
+                mapping.log_opened();
+                slot.open(mapping).map_err(|mapping| (ENOENT, mapping))
+            }
             (Ok(()), None) => Err((ENOENT, mapping)),
             (Err(error), _) => Err((error, mapping)),
         };

@@ -136,6 +136,28 @@ pub(crate) struct Mapping {
     identity: Option<(Identity, Basis)>,
     // Dropped after the wait for `unused`.
     opened: Opened,
+    // Dropped last: the device is closed then.
+    end: End,
+}
+
+/// Logs the end of a mapping when it is dropped, if its begin was logged.
+struct End {
+    description: Arc<Description>,
+    /// The name of the export.
+    export: CString,
+    is_due: bool,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if self.is_due && CHANGES_LIMIT.allow().is_some() {
+            let (name, path) = (self.description.session.name(), &*self.description.path);
+            pr_info!(
+                "session {name}: device '{path}' ({}) closed\n",
+                &*self.export
+            );
+        }
+    }
 }
 
 impl Mapping {
@@ -165,6 +187,11 @@ impl Mapping {
         let identity = identity::of_device(device, sidecar, boot)?;
         let description = Arc::new(description, GFP_KERNEL)?;
         let watch = removals.watch(device.clone(), description.clone())?;
+        let end = End {
+            description: description.clone(),
+            export: opened.claim.export().try_into()?,
+            is_due: false,
+        };
         let mapping = Self {
             directory: None,
             description,
@@ -174,6 +201,7 @@ impl Mapping {
             _watch: watch,
             identity,
             opened,
+            end,
         };
         Ok((mapping, target))
     }
@@ -213,8 +241,9 @@ impl Mapping {
         path.split_last().map_or(path, |(_nul, name)| name)
     }
 
-    /// Logs that the session has opened the device.
-    pub(crate) fn log_opened(&self) {
+    /// Logs that the session has opened the device; when that is closed, this is logged as well.
+    pub(crate) fn log_opened(&mut self) {
+        self.end.is_due = true;
         if CHANGES_LIMIT.allow().is_none() {
             return;
         }
@@ -275,15 +304,6 @@ impl Drop for Mapping {
         // more; if it had, this would wait for that.
         self.target = None;
         self.unused.wait();
-        if CHANGES_LIMIT.allow().is_none() {
-            return;
-        }
-        pr_info!(
-            "session {}: device '{}' ({}) closed\n",
-            self.description.session.name(),
-            &*self.description.path,
-            self.opened.claim.export()
-        );
     }
 }
 

@@ -257,6 +257,14 @@ fn show(
         }
         false => None,
     };
+    let opened = Opened {
+        device,
+        attached,
+        claim,
+    };
+    // So may its sidecar.
+    session.check_not_ended()?;
+    let attached = opened.attached.as_ref();
     let description = Description {
         session: session.clone(),
         device_id,
@@ -264,23 +272,18 @@ fn show(
         access,
         wanted,
         protection,
-        seen: attached.as_ref().map(|attached| attached.stats().clone()),
-    };
-    let opened = Opened {
-        device,
-        attached,
-        claim,
+        seen: attached.map(|attached| attached.stats().clone()),
     };
     let (bios, boot, removals) = (server.bios().clone(), server.boot(), server.removals());
     let mapping = Mapping::new(description, opened, bios, boot, removals);
     let published = mapping.and_then(|(mapping, target)| {
         let answer = mapping.answer(session.client().is_extended()).to_wire();
-        mapping.log_opened();
         session.publish(reservation, mapping, target)?;
         Ok(answer)
     });
     published.inspect_err(|error| {
-        if LOG_LIMIT.allow().is_some() {
+        // That a session ends is no failure of the device.
+        if session.check_not_ended().is_ok() && LOG_LIMIT.allow().is_some() {
             pr_err!(
                 "session {}: device {device_id} cannot be set up: {error:?}\n",
                 session.name()
