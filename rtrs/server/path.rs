@@ -166,6 +166,9 @@ pub(crate) struct Path {
 /// once when a link of it goes down.
 static FAILED: RateLimit = RateLimit::new(5000, 256);
 
+/// Lines about paths that clients disconnect: as many.
+static DISCONNECTED: RateLimit = RateLimit::new(5000, 256);
+
 impl_has_work! {
     impl HasWork<Self, 0> for Path { self.work }
 }
@@ -371,6 +374,18 @@ impl Path {
     /// Closes the path, if it is not being closed. Any context; a work item does the teardown.
     pub(crate) fn close(self: &Arc<Self>) {
         if self.step(ServerEvent::Close) == ServerEffect::TearDown {
+            self.queue_tear_down();
+        }
+    }
+
+    /// Closes the path, whose client has disconnected, and logs that: a client that has met an
+    /// error says no more.
+    #[cold]
+    pub(crate) fn disconnected(self: &Arc<Self>) {
+        if self.step(ServerEvent::Close) == ServerEffect::TearDown {
+            if DISCONNECTED.allow().is_some() {
+                pr_info!("{}: the client has disconnected\n", self.label());
+            }
             self.queue_tear_down();
         }
     }

@@ -347,7 +347,7 @@ impl CmHandler for Events {
         };
         match event {
             Event::Established { .. } => {}
-            Event::Disconnected => path.close(),
+            Event::Disconnected => path.disconnected(),
             Event::Rejected { .. }
             | Event::Unreachable(_)
             | Event::ConnectError(_)

@@ -35,8 +35,10 @@ def test_paths_come_and_go_between_requests(pair: Lab) -> None:
     with paths.two_paths(pair) as disk:
         paths.set_all(pair, mpath_policy="round-robin", heartbeat_interval_ms=30000)
         _both(pair, disk.path, "reads over two paths")
-        other = paths.to_wire(pair, 1)
+        other, mark = paths.to_wire(pair, 1), pair.server.log_mark()
         eq(pair.client.write(f"{other}/disconnect", "1"), "")
+        until(lambda: pair.server.log_matches("session s1: path .*: the client has disconnected", mark), 10,
+              "the server says who has ended the path")
         eq(_read(pair, disk.path), [READS, 0], "reads while one is disconnected")
         paths.reconnect(pair, other)
         _both(pair, disk.path, "reads over the path that is back")
