@@ -51,7 +51,9 @@ impl Holder {
     }
 }
 
-/// An open block device; closed on drop (process context, may sleep).
+/// An open block device; closed when its drop returns (process context, sleeps). The drop takes the
+/// lock under which the disk is opened, and the last close waits for what the page cache still has
+/// to write.
 ///
 /// # Invariants
 ///
@@ -264,8 +266,10 @@ impl BlockDevice {
 
 impl Drop for BlockDevice {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants, the file is open, and `self` owns a reference to it.
-        unsafe { bindings::bdev_fput(self.file.as_ptr()) };
+        // At once: a kernel thread's close is put off otherwise, and who has been told that the
+        // disk is free finds it busy.
+        // SAFETY: By the type invariants, the file is open, and `self` owns the reference to it.
+        unsafe { bindings::__fput_sync(self.file.as_ptr()) };
     }
 }
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from vmlab import paths, rnbd, tier
-from vmlab.checks import eq, ge, ok
+from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.tests.administration import EXPORTS
 from vmlab.tests.hostile import PATIENT, bring_peer
 
 TIER = tier.ALL
@@ -13,6 +14,7 @@ TIER = tier.ALL
 FILES = ("scripted_peer.py", "messages.py", "client.py", "exports.py")
 # LOG_LIMIT of rnbd/server/log_limit.rs.
 LINES, LINES_SECONDS = 10, 5.0
+TURNS = 12
 
 
 def _play(lab: Lab, name: str) -> None:
@@ -56,6 +58,25 @@ def test_a_number_belongs_to_one_device(lab: Lab) -> None:
 def test_an_export_that_goes_does_not_block_its_successor(lab: Lab) -> None:
     """A session opens a device while the last other one closes it: the export's folder is not there twice."""
     _play(lab, "a_device_is_opened_while_its_last_user_closes_it")
+
+
+@needs(wires=1, timeout=200)
+def test_a_disk_that_is_no_export_any_more_is_closed(pair: Lab) -> None:
+    """The module of a disk can be unloaded, and a disk be removed, as soon as no session has it open."""
+    rnbd.start(pair, mib=8)
+    folder, module = f"{EXPORTS}/ram0", "/sys/module/brd/refcnt"
+    free = pair.server.read(module)
+    look = (f"while [ ! -e {folder} ]; do sleep 0.05; done; while [ -e {folder} ]; do :; done; "
+            f"read users < {module}; echo $users")
+    found = []
+    for _ in range(TURNS):
+        watch = pair.server.start_job(look, 60)
+        disk = rnbd.map_disk(pair)
+        until(lambda: pair.server.exists(folder), 10, "the disk is an export")
+        pair.server.run("sleep 0.2")
+        disk.unmap()
+        found.append(watch.ok(30).strip())
+    eq(found, [free] * TURNS, "users of the disk's module")
 
 
 @needs(machines=1)
