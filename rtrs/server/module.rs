@@ -104,9 +104,10 @@ pub(crate) struct ModuleState {
     always_invalidate: bool,
     /// `/sys/class/rtrs-server`.
     pub(crate) class: Class,
-    /// Set-up and teardown of the paths. A teardown waits for the disks of its requests.
+    /// Set-up and teardown of the paths, and their deferred requests. A teardown waits for the
+    /// disks of its requests, and a deferred request for a disk that takes no more.
     pub(crate) queue: WorkQueue,
-    /// Ticks of the paths, and what other paths wait for: none waits for a disk. With a queue for
+    /// Ticks of the paths, and answers to fence messages: none waits for a disk. With a queue for
     /// all, those of a disk that does not answer would use up the workers.
     pub(crate) ticks: WorkQueue,
     /// Memory of all sessions.

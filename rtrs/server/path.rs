@@ -46,8 +46,7 @@ use kernel_ext::{
         GraceArc,
         IrqLock,
         SetOnce, //
-    },
-    workqueue, //
+    }, //
 };
 use rdma::{
     Device,
@@ -156,6 +155,8 @@ pub(crate) struct Path {
     tick: DelayedWork<Path, 1>,
     #[pin]
     resume: Work<Path, 2>,
+    #[pin]
+    fence_answer: Work<Path, 3>,
     /// The time at which the path was created.
     begun: Instant<Monotonic>,
     /// Dropped last.
@@ -175,6 +176,10 @@ impl_has_work! {
 
 impl_has_work! {
     impl HasWork<Self, 2> for Path { self.resume }
+}
+
+impl_has_work! {
+    impl HasWork<Self, 3> for Path { self.fence_answer }
 }
 
 impl_has_delayed_work! {
@@ -243,6 +248,7 @@ impl Path {
                 work <- new_work!("Path::work"),
                 tick <- new_delayed_work!("Path::tick"),
                 resume <- new_work!("Path::resume"),
+                fence_answer <- new_work!("Path::fence_answer"),
                 begun: Instant::now(),
                 charge,
             }))?;
@@ -445,39 +451,6 @@ impl Path {
         if self.info.is_received() {
             self.queue_work();
         }
-    }
-
-    fn queue_tear_down(self: &Arc<Self>) {
-        self.did(Operation::QueueTearDown);
-        self.queue_work();
-    }
-
-    fn queue_work(self: &Arc<Self>) {
-        // If it is queued already, that run sees the new state.
-        let _ = self.session.queue().enqueue::<Arc<Path>, 0>(self.clone());
-    }
-
-    /// Schedules the next tick in `delay_ms`. The caller ensures that the path is not being torn
-    /// down.
-    pub(crate) fn tick_in(self: &Arc<Self>, delay_ms: u32) {
-        workqueue::mod_delayed::<Path, 1>(self.clone(), delay_ms);
-    }
-
-    /// Queues the work item that checks deferred requests, and a fence message that waits for its
-    /// answer, again. Any context.
-    pub(crate) fn queue_resume(self: &Arc<Self>) {
-        // If it runs already it will run once more.
-        let _ = self.session.ticks().enqueue::<Arc<Path>, 2>(self.clone());
-    }
-
-    /// Cancels the work item of [`Self::queue_resume`], and waits for one that runs.
-    pub(crate) fn stop_resume(self: &Arc<Self>) {
-        drop(workqueue::cancel_sync::<Path, 2>(self));
-    }
-
-    /// Cancels the ticks, and waits for one that runs.
-    pub(crate) fn stop_ticks(self: &Arc<Self>) {
-        drop(workqueue::cancel_delayed_sync::<Path, 1>(self));
     }
 }
 

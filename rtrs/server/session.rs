@@ -259,12 +259,12 @@ impl Session {
         &self.carriers
     }
 
-    /// Returns the work queue of set-up and teardown of the paths.
+    /// Returns the work queue of set-up and teardown of the paths, and of their deferred requests.
     pub(crate) fn queue(&self) -> &WorkQueue {
         &self.registry.shared.queue
     }
 
-    /// Returns the work queue of the ticks of the paths, and of what other paths wait for.
+    /// Returns the work queue of the ticks of the paths, and of answers to fence messages.
     pub(crate) fn ticks(&self) -> &WorkQueue {
         &self.registry.shared.ticks
     }

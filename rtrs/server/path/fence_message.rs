@@ -53,7 +53,7 @@ impl FenceMessage {
     /// context.
     pub(super) fn look_again(&self, path: &Arc<Path>) {
         if self.asked.load(SeqCst) != 0 {
-            path.queue_resume();
+            path.queue_fence_answer();
         }
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn received(receiver: &Receiver, number: u32) {
             .map_err(|_| BadFence::Outstanding)
     });
     match taken {
-        Ok(_) => path.queue_resume(),
+        Ok(_) => path.queue_fence_answer(),
         Err(bad) => path.fail(PathError::Fence(bad)),
     }
 }
@@ -115,7 +115,7 @@ pub(super) fn drained(path: &Arc<Path>) {
     };
     for other in path.session.paths.lock().iter() {
         if other.fence_message.asked.load(SeqCst) == life.number() {
-            other.queue_resume();
+            other.queue_fence_answer();
         }
     }
 }

@@ -114,7 +114,8 @@ fn discard(path: &Arc<Path>, connections: &Connections) {
 fn try_again(path: &Arc<Path>, error: Error) {
     if !path.is_undrained.swap(true, SeqCst) {
         pr_err!(
-            "{}: the device does not end the work requests of the path ({:?}), trying on\n",
+            "{}: the device does not end the work requests of the path ({:?}), or a disk does not \
+             take the requests that came on it: trying on\n",
             path.label(),
             error
         );
