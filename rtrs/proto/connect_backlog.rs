@@ -56,7 +56,7 @@ impl Left {
         }
     }
 
-    /// Removes a request that was dropped, or not given up, for one from `source`.
+    /// Removes a request that was dropped, which was given up for one from `source`.
     pub fn dropped(&mut self, source: Addr) {
         if let Some(left) = self.0.iter_mut().find(|left| **left == Some(source)) {
             *left = None;

@@ -64,12 +64,16 @@ impl ConnectBacklog {
         connect_backlog::replaced(newest, waiting)
     }
 
-    /// Adds a request. Returns one that is given up for it, and whether the device needs a worker.
+    /// Adds a request. Returns one that is given up for it, for which it has a [`Place`], and
+    /// whether the device needs a worker. In one go: requests at other devices come meanwhile.
     fn add(&mut self, newest: WaitingConnect) -> Result<(Option<WaitingConnect>, bool)> {
         let device = newest.origin.device.id();
         self.list.reserve(1, GFP_KERNEL)?;
         self.busy.reserve(1, GFP_KERNEL)?;
         let replaced = self.replaced(&newest.connect);
+        if replaced.is_some() && !self.left.add(newest.origin.name.src) {
+            return Err(EBUSY);
+        }
         let given_up = replaced.and_then(|index| self.list.remove(index).ok());
         self.list.push_within_capacity(newest).map_err(|_| ENOMEM)?;
         let is_busy = self.busy.contains(&device);
@@ -98,23 +102,6 @@ struct Place {
     source: Addr,
 }
 
-impl Place {
-    /// Takes one if a request is given up for this one, which came from `source`.
-    fn take(registry: &Arc<Registry>, newest: &Connect, source: Addr) -> Result<Option<Self>> {
-        let mut backlog = registry.backlog.lock();
-        if backlog.replaced(newest).is_none() {
-            return Ok(None);
-        }
-        match backlog.left.add(source) {
-            true => Ok(Some(Self {
-                registry: registry.clone(),
-                source,
-            })),
-            false => Err(EBUSY),
-        }
-    }
-}
-
 impl Drop for Place {
     fn drop(&mut self) {
         self.registry.backlog.lock().left.dropped(self.source);
@@ -134,8 +121,7 @@ impl Registry {
         origin: Origin,
         request: ConnectRequest<'_>,
     ) -> Result {
-        let device = origin.device.id();
-        let place = Place::take(self, &connect, origin.name.src)?;
+        let (device, source) = (origin.device.id(), origin.name.src);
         let events = Events::new()?;
         let waiting = WaitingConnect {
             connect,
@@ -145,6 +131,10 @@ impl Registry {
         };
         let (given_up, needs_worker) = self.backlog.lock().add(waiting)?;
         if let Some(given_up) = given_up {
+            let place = Place {
+                registry: self.clone(),
+                source,
+            };
             // Not here, where the handler locks of the listener and of the newest request are held:
             // the drop takes that of the older one. Without memory for a work item it is dropped
             // here all the same: no handler of it waits for those two.
