@@ -28,7 +28,10 @@ use super::{
         ANSWER,
         DATA, //
     },
-    session::Session,
+    session::{
+        Attachment,
+        Session, //
+    },
     LOG_LIMIT, //
 };
 use crate::proto::{
@@ -71,7 +74,7 @@ const NAMES_MAX: u64 = 120;
 const LIST_BYTES: usize = ANSWER_BYTES as usize + NAMES_MAX as usize * LISTED_BYTES as usize;
 
 /// Carries out a call, and writes to `request` what it has given. Sleeps, and can be killed.
-pub(super) fn carry_out(session: &Arc<Session>, request: &mut Request, call: Call) -> Result {
+pub(super) fn carry_out(session: &Attachment, request: &mut Request, call: Call) -> Result {
     let length = core::mem::take(&mut request.length);
     match call {
         // Of the file and not of a session.
@@ -108,9 +111,10 @@ pub(super) fn carry_out(session: &Arc<Session>, request: &mut Request, call: Cal
 }
 
 /// Carries out one operation; the flight has the answer.
-fn exchange(session: &Arc<Session>, operation: Operation<'_>, lease: u32) -> Result<KBox<Flight>> {
+fn exchange(session: &Attachment, operation: Operation<'_>, lease: u32) -> Result<KBox<Flight>> {
     let flight = session.lanes()?.take()?;
-    let lane = begin_one(session, flight, |flight| flight.prepare(operation, lease))?;
+    let of = (lease, session.store());
+    let lane = begin_one(session, flight, |flight| flight.prepare(operation, of))?;
     session.finish(lane)
 }
 
@@ -142,11 +146,11 @@ impl Asked {
     }
 
     /// Asks for it, unless the program was killed before.
-    fn ask(&self, session: &Session, operation: Operation<'static>) -> Result<Short> {
+    fn ask(&self, session: &Attachment, operation: Operation<'static>) -> Result<Short> {
         let flight = self.flight.lock().take();
         let mut flight = flight.ok_or(errno::ECANCELED)?;
         let lane = flight.lane();
-        if let Err(error) = flight.prepare(operation, 0) {
+        if let Err(error) = flight.prepare(operation, (0, session.store())) {
             session.lanes()?.give_back(flight);
             return Err(error);
         }
@@ -157,7 +161,7 @@ impl Asked {
 
 /// Takes a lease. Sleeps, and can be killed.
 #[inline(never)]
-fn lease(session: &Arc<Session>, operation: Operation<'static>) -> Result<Short> {
+fn lease(session: &Attachment, operation: Operation<'static>) -> Result<Short> {
     let asked = pin_init!(Asked {
         flight <- new_irq_lock!(None),
         state <- new_irq_lock!(Asking::Waited),
@@ -199,7 +203,7 @@ fn lease(session: &Arc<Session>, operation: Operation<'static>) -> Result<Short>
 }
 
 #[inline(never)]
-fn one(session: &Arc<Session>, request: &mut Request, operation: Operation<'_>) -> Result {
+fn one(session: &Attachment, request: &mut Request, operation: Operation<'_>) -> Result {
     let flight = exchange(session, operation, request.lease)?;
     let kind = match operation {
         Operation::Stat { .. } => wire::STAT,
@@ -224,7 +228,7 @@ fn short(session: &Session, flight: KBox<Flight>, kind: u8) -> Result<Short> {
 }
 
 /// Ends a lease of a file that was closed.
-pub(super) fn release(session: &Arc<Session>, lease: u32) {
+pub(super) fn release(session: &Attachment, lease: u32) {
     if let Ok(flight) = exchange(session, Operation::Release, lease) {
         if let Ok(lanes) = session.lanes() {
             lanes.give_back(flight);
@@ -233,7 +237,7 @@ pub(super) fn release(session: &Arc<Session>, lease: u32) {
 }
 
 #[inline(never)]
-fn list(session: &Arc<Session>, request: &mut Request, (cursor, bytes): (u32, u64)) -> Result {
+fn list(session: &Attachment, request: &mut Request, (cursor, bytes): (u32, u64)) -> Result {
     // CAST: At most `NAMES_MAX`.
     let count_max = (bytes / u64::from(LISTED_BYTES)).min(NAMES_MAX) as u32;
     if count_max == 0 {
@@ -265,7 +269,7 @@ fn list(session: &Arc<Session>, request: &mut Request, (cursor, bytes): (u32, u6
 /// Copies as much at once as the server has room for.
 #[inline(never)]
 fn copy(
-    session: &Arc<Session>,
+    session: &Attachment,
     lease: u32,
     parts: &mut CopyParts,
     operation: impl Fn(Span, u64) -> Operation<'static>,
@@ -306,11 +310,11 @@ fn sums(flight: &Flight, span: &Span) -> Result<[U32; IO_BLOCKS_MAX]> {
 
 #[inline(never)]
 fn write(
-    session: &Arc<Session>,
+    session: &Attachment,
     request: &mut Request,
     (object, all, creates): (ObjectId, Span, bool),
 ) -> Result {
-    let (buffer, lease) = (request.buffer, request.lease);
+    let (buffer, of) = (request.buffer, (request.lease, session.store()));
     let begin = |flight: &mut Flight, span: &Span| {
         let from = user(buffer, span.offset().saturating_sub(all.offset()))?;
         // CAST: Those of one operation.
@@ -325,7 +329,7 @@ fn write(
             creates,
             sums: Sums::new(sums),
         };
-        flight.prepare(operation, lease)
+        flight.prepare(operation, of)
     };
     pipeline(session, all, begin, |_, span| {
         request.length = request.length.saturating_add(span.bytes());
@@ -334,11 +338,11 @@ fn write(
 }
 
 #[inline(never)]
-fn read(session: &Arc<Session>, request: &mut Request, (object, all): (ObjectId, Span)) -> Result {
-    let (buffer, lease) = (request.buffer, request.lease);
+fn read(session: &Attachment, request: &mut Request, (object, all): (ObjectId, Span)) -> Result {
+    let (buffer, of) = (request.buffer, (request.lease, session.store()));
     let begin = |flight: &mut Flight, span: &Span| {
         let span = *span;
-        flight.prepare(Operation::Read { object, span }, lease)
+        flight.prepare(Operation::Read { object, span }, of)
     };
     pipeline(session, all, begin, |flight, span| {
         let mut head = [0; READ_ANSWER_BYTES as usize];

@@ -4,7 +4,9 @@
 //!
 //! A lease belongs to the file over which it was taken, and ends with it. A file belongs to the
 //! life of the store that it has attached to: when a store in memory was begun anew, or another
-//! store has its name, what the program has written before is gone, and it is told so.
+//! store has its name, what the program has written before is gone, and it is told so. Nothing is
+//! changed there over the file, also by what has waited meanwhile: see
+//! [`Sendings`](crate::proto::retry::Sendings).
 
 use kernel::{
     fs::File,
@@ -41,13 +43,12 @@ use zerocopy::{
 use super::{
     call,
     session::{
-        Session,
+        Attachment,
         User, //
     },
     Client, //
 };
 use crate::proto::{
-    answer::Attached,
     ioctl::{
         self,
         Call,
@@ -62,7 +63,7 @@ const NAME_MAX: usize = 254;
 /// The leases of an open file, and the work item that ends them with it.
 #[pin_data]
 struct Leases {
-    session: Arc<Session>,
+    at: Attachment,
     #[pin]
     numbers: Mutex<KVec<u32>>,
     #[pin]
@@ -79,16 +80,16 @@ impl WorkItem for Leases {
     fn run(leases: Arc<Leases>) {
         let numbers = core::mem::take(&mut *leases.numbers.lock());
         for number in &numbers {
-            call::release(&leases.session, *number);
+            call::release(&leases.at, *number);
         }
     }
 }
 
 impl Leases {
-    fn new(session: &Arc<Session>) -> Result<Arc<Self>> {
+    fn new(at: Attachment) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                session: session.clone(),
+                at,
                 numbers <- new_mutex!(KVec::new()),
                 ending <- new_work!("rioc_client::Leases::ending"),
             }),
@@ -97,11 +98,11 @@ impl Leases {
     }
 }
 
-/// The session that a file has attached, and its store as it was then.
+/// The session that a file has attached, and its leases.
 struct Use {
-    user: User,
-    before: Attached,
     leases: Arc<Leases>,
+    /// The session is not disconnected while it is there.
+    _user: User,
 }
 
 /// An open file.
@@ -123,7 +124,7 @@ impl MiscDevice for Opened {
             return;
         }
         // The task may have been killed, and the server be away.
-        let queue = &leases.session.client().wq;
+        let queue = &leases.at.client().wq;
         let _ = queue.enqueue::<Arc<Leases>, 0>(leases.clone());
     }
 
@@ -154,11 +155,11 @@ impl Opened {
         let from = UserSlice::new(UserPtr::from_addr(address), len);
         from.reader().read_slice(name)?;
         let user = Client::get()?.user(name)?;
-        let (attached, leases) = (user.session().attached()?, Leases::new(user.session())?);
+        let at = Attachment::new(user.session())?;
+        let attached = *at.attached();
         let attaches = Use {
-            user,
-            before: attached,
-            leases,
+            leases: Leases::new(at)?,
+            _user: user,
         };
         if !self.0.populate(attaches) {
             return Err(EBUSY);
@@ -173,27 +174,22 @@ impl Opened {
 
     fn carry_out(&self, request: &mut Request, call: Call) -> Result {
         let used = self.0.as_ref().ok_or(errno::ENOTCONN)?;
-        let check = || match used.user.session().attached()?.has_kept(&used.before) {
-            true => Ok(()),
-            false => Err(errno::ECONNRESET),
-        };
-        // What is in the store of now was written by others since, or by who has attached again.
-        check()?;
         let done = used.carry_out(request, call);
-        // Also of a call during which that was so: a part of it may be in no store.
-        check()?;
+        // What is in the store of now was written by others since, or by who has attached again;
+        // and a part of the call may be in no store.
+        used.leases.at.check()?;
         done
     }
 }
 
 impl Use {
     fn carry_out(&self, request: &mut Request, call: Call) -> Result {
-        let (session, leases) = (self.user.session(), &self.leases.numbers);
+        let (at, leases) = (&self.leases.at, &self.leases.numbers);
         match call {
             Call::One(Operation::Lease { .. }) => {
                 // One that could not be kept would not be ended.
                 leases.lock().reserve(1, GFP_KERNEL)?;
-                call::carry_out(session, request, call)?;
+                call::carry_out(at, request, call)?;
                 Ok(leases.lock().push(request.lease, GFP_KERNEL)?)
             }
             Call::One(Operation::Release) => {
@@ -201,14 +197,14 @@ impl Use {
                     // It is that of another file of the session, or none.
                     return Err(errno::ESTALE);
                 }
-                let released = call::carry_out(session, request, call);
+                let released = call::carry_out(at, request, call);
                 // One that may be left is ended with the file.
                 if matches!(released, Ok(()) | Err(errno::ESTALE)) {
                     leases.lock().retain(|lease| *lease != request.lease);
                 }
                 released
             }
-            call => call::carry_out(session, request, call),
+            call => call::carry_out(at, request, call),
         }
     }
 }

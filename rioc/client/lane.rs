@@ -22,7 +22,6 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicBool,
-            AtomicU64,
             Ordering, //
         },
         new_wait_queue,
@@ -46,9 +45,9 @@ use crate::proto::{
         Operation, //
     },
     retry::{
-        self,
         Again,
-        Life, //
+        Life,
+        Sendings, //
     },
     span::IO_BYTES_MAX,
     ticket::Ticket,
@@ -81,18 +80,15 @@ pub(super) struct Flight {
     lane: u16,
     /// The number of its last operation that has changed something.
     sequence: u64,
-    /// Whether its operation changes something.
-    is_change: bool,
+    sendings: Sendings,
     pages: Arc<PageBlock>,
     table: SgTable,
     message: [u8; REQUEST_BYTES_MAX],
     message_bytes: usize,
     direction: Direction,
     ended: Ended,
-    /// The life of the numbers in which it was sent first, if it changes something.
-    sent_in: Option<Life>,
-    /// A copy of it was lost, and the server may have carried that out.
-    is_in_doubt: AtomicBool,
+    /// A copy of it was lost since it was sent by [`Self::is_sent_in`].
+    has_lost_a_copy: AtomicBool,
     /// Set while RTRS has it.
     lanes: Option<Arc<Lanes>>,
 }
@@ -103,15 +99,14 @@ impl Flight {
         let flight = Self {
             lane,
             sequence: 0,
-            is_change: false,
+            sendings: Sendings::default(),
             pages: Arc::new(PageBlock::new(order)?, GFP_KERNEL)?,
             table: SgTable::new(1)?,
             message: [0; REQUEST_BYTES_MAX],
             message_bytes: 0,
             direction: Direction::Read,
             ended: Ended::Answered(Ok(())),
-            sent_in: None,
-            is_in_doubt: AtomicBool::new(false),
+            has_lost_a_copy: AtomicBool::new(false),
             lanes: None,
         };
         Ok(KBox::new(flight, GFP_KERNEL)?)
@@ -123,9 +118,15 @@ impl Flight {
         Ticket::new(self.lane, self.sequence)
     }
 
-    /// Makes it a new operation, if it changes something.
+    /// Makes it a new operation, if it changes something: the server says that of its number
+    /// nothing was carried out.
     pub(super) fn renew(&mut self) {
-        self.sent_in = None;
+        self.has_lost_a_copy.store(false, Ordering::Relaxed);
+        self.sendings.renew();
+        self.renumber();
+    }
+
+    fn renumber(&mut self) {
         let ticket = self.next_ticket();
         if let (Ok((head, _)), Some(ticket)) = (Head::mut_from_prefix(&mut self.message), ticket) {
             if head.ticket != U64::ZERO {
@@ -134,14 +135,18 @@ impl Flight {
         }
     }
 
-    /// Makes its message, as a new operation.
-    pub(super) fn prepare(&mut self, operation: Operation<'_>, lease: u32) -> Result {
+    /// Makes its message, as a new operation of a file that has attached to this store of
+    /// [`Life`].
+    pub(super) fn prepare(
+        &mut self,
+        operation: Operation<'_>,
+        (lease, store): (u32, u64),
+    ) -> Result {
         let is_change = operation.is_change();
         let ticket = is_change.then(|| self.next_ticket()).flatten();
         self.ended = Ended::Answered(Ok(()));
-        self.sent_in = None;
-        self.is_in_doubt.store(false, Ordering::Relaxed);
-        self.is_change = is_change;
+        self.sendings = Sendings::new(is_change, store);
+        self.has_lost_a_copy.store(false, Ordering::Relaxed);
         self.direction = match operation.direction() {
             message::Direction::Read => Direction::Read,
             message::Direction::Write => Direction::Write,
@@ -173,31 +178,32 @@ impl Flight {
 
     /// Returns whether it changes something, and was sent before.
     pub(super) fn was_sent(&self) -> bool {
-        self.is_change && self.sent_in.is_some()
+        self.sendings.was_sent()
     }
 
     /// Takes back what [`Self::is_sent_in`] has noted.
     pub(super) fn was_not_sent(&mut self) {
-        self.sent_in = None;
+        self.sendings.was_not_sent();
     }
 
     /// Says that it is sent now, as a new operation if that is right; returns false if it must not
-    /// be sent any more, as the server does not know whether it was carried out.
+    /// be sent any more: the server does not know whether it was carried out, or has another store
+    /// than that of its file.
     pub(super) fn is_sent_in(&mut self, life: Life) -> bool {
-        let before = *self.sent_in.get_or_insert(life);
-        let is_in_doubt = self.is_in_doubt.load(Ordering::Acquire);
-        match retry::again(before, life, is_in_doubt) {
-            Again::Refused if self.is_change => return false,
-            Again::Renewed => self.renew(),
-            Again::Same | Again::Refused => (),
+        if self.has_lost_a_copy.swap(false, Ordering::Acquire) {
+            self.sendings.has_lost_a_copy();
         }
-        self.sent_in = Some(life);
+        match self.sendings.send(life) {
+            Again::Refused => return false,
+            Again::Renewed => self.renumber(),
+            Again::Same => (),
+        }
         true
     }
 
     /// A copy of it was lost: from now on it may have been carried out.
     fn doubt(&self) {
-        self.is_in_doubt.store(true, Ordering::Release);
+        self.has_lost_a_copy.store(true, Ordering::Release);
     }
 
     /// Returns its pages.
@@ -270,8 +276,8 @@ impl Transfer for Sent {
         // The path to which it was sent is lost.
         self.0.doubt();
         // A path leads to the same life of the same store, or is not used.
-        let life = self.0.lanes.as_ref().map(|lanes| lanes.life());
-        !self.0.is_change || life == self.0.sent_in
+        let lanes = self.0.lanes.as_ref();
+        lanes.is_some_and(|lanes| self.0.sendings.is_valid(lanes.life()))
     }
 
     fn ticket(&self) -> Option<rtrs_client::Ticket> {
@@ -307,10 +313,9 @@ pub(super) struct Lanes {
     #[pin]
     freed: WaitQueue,
     lanes: KVec<Arc<Lane>>,
-    /// The incarnation of this client that the server knows.
-    incarnation: AtomicU64,
-    /// The number of the store, which counts those that have kept nothing of the one before.
-    store: AtomicU64,
+    /// The life of the store that the server has named last.
+    #[pin]
+    life: IrqLock<Life>,
 }
 
 impl Lanes {
@@ -338,30 +343,20 @@ impl Lanes {
                 idle <- new_irq_lock!(idle),
                 freed <- new_wait_queue!(),
                 lanes,
-                incarnation: AtomicU64::new(0),
-                store: AtomicU64::new(0),
+                life <- new_irq_lock!(Life::default()),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Returns the life of the numbers of operations.
+    /// Returns the life of the store, and of the numbers of operations. Any context.
     pub(super) fn life(&self) -> Life {
-        // In this order: a store that is new is not seen with an incarnation of before.
-        let store = self.store.load(Ordering::Acquire);
-        Life {
-            incarnation: self.incarnation.load(Ordering::Acquire),
-            store,
-        }
+        *self.life.lock()
     }
 
-    /// Sets it: of another incarnation the server does not know what it has carried out. The store
-    /// may be one that `has_kept` what was acknowledged before.
-    pub(super) fn set_life(&self, incarnation: u64, has_kept: bool) {
-        self.incarnation.store(incarnation, Ordering::Release);
-        if !has_kept {
-            let _ = self.store.fetch_add(1, Ordering::AcqRel);
-        }
+    /// Sets it.
+    pub(super) fn set_life(&self, life: Life) {
+        *self.life.lock() = life;
     }
 
     /// Takes an idle one; sleeps until there is one, and can be killed.

@@ -43,6 +43,7 @@ use rtrs_client::{
 };
 use rtrs_core::proto::shortage;
 
+pub(super) use self::attaching::Attachment;
 use super::{
     lane::{
         Ended,

@@ -4,6 +4,8 @@
 
 use ferro_proto::errno::Errno;
 
+use super::answer::Attached;
+
 /// The pause before an operation is sent again, in milliseconds.
 pub const AGAIN_MS: u32 = 10;
 
@@ -57,8 +59,21 @@ pub const fn is_a_new_one(errno: Errno) -> bool {
 pub struct Life {
     /// The number of the client's incarnation: another one if what is known began anew.
     pub incarnation: u64,
-    /// The number of the store: another one if what it had acknowledged is gone.
+    /// The number of what the store keeps: another one if what it had acknowledged is gone.
     pub store: u64,
+}
+
+impl From<&Attached> for Life {
+    /// A store in memory that was begun anew has another one, and so has another log.
+    fn from(attached: &Attached) -> Self {
+        Self {
+            incarnation: attached.incarnation,
+            store: match attached.is_durable {
+                true => attached.identity,
+                false => attached.boot,
+            },
+        }
+    }
 }
 
 /// The way in which an operation that was sent before is sent again.
@@ -82,5 +97,74 @@ pub fn again(before: Life, now: Life, is_in_doubt: bool) -> Again {
         Again::Renewed
     } else {
         Again::Refused
+    }
+}
+
+/// The sendings of an operation: of its number, if it changes something.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sendings {
+    is_change: bool,
+    /// The [`Life::store`] of the file over which it is asked for.
+    store: u64,
+    /// The life in which it was sent first.
+    sent_in: Option<Life>,
+    /// A copy was lost, and the server may have carried that out.
+    is_in_doubt: bool,
+}
+
+impl Sendings {
+    /// Begins an operation, asked for over a file that has attached to this [`Life::store`].
+    pub const fn new(is_change: bool, store: u64) -> Self {
+        Self {
+            is_change,
+            store,
+            sent_in: None,
+            is_in_doubt: false,
+        }
+    }
+
+    /// Whether it changes something, and was sent before.
+    pub const fn was_sent(&self) -> bool {
+        self.is_change && self.sent_in.is_some()
+    }
+
+    /// Says that it is sent now, and returns in which way. Another store than that of its file does
+    /// not get a change, be it the first sending: it may have waited for a path until others have
+    /// begun to write there.
+    pub fn send(&mut self, now: Life) -> Again {
+        let before = self.sent_in.unwrap_or(now);
+        let way = match again(before, now, self.is_in_doubt) {
+            _ if !self.is_change => Again::Same,
+            _ if self.store != now.store => Again::Refused,
+            way => way,
+        };
+        match way {
+            Again::Refused => return way,
+            Again::Renewed => self.renew(),
+            Again::Same => (),
+        }
+        self.sent_in = Some(now);
+        way
+    }
+
+    /// Takes back that it was sent first.
+    pub const fn was_not_sent(&mut self) {
+        self.sent_in = None;
+    }
+
+    /// Notes that it may have been carried out.
+    pub const fn has_lost_a_copy(&mut self) {
+        self.is_in_doubt = true;
+    }
+
+    /// Has a new number: with that before nothing was done, nor will be.
+    pub const fn renew(&mut self) {
+        self.sent_in = None;
+        self.is_in_doubt = false;
+    }
+
+    /// Whether a copy of it may be sent in the life of `now`, by who cannot change its number.
+    pub fn is_valid(&self, now: Life) -> bool {
+        !self.is_change || self.sent_in == Some(now)
     }
 }

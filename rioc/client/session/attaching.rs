@@ -2,9 +2,14 @@
 
 //! The store of a session: the server is asked for it, and says what it is.
 
+use core::ops::Deref;
+
 use kernel::{
     prelude::*,
-    sync::MutexGuard,
+    sync::{
+        Arc,
+        MutexGuard, //
+    },
     time::{
         Instant,
         Monotonic, //
@@ -28,7 +33,10 @@ use crate::proto::{
         Message,
         Operation, //
     },
-    retry,
+    retry::{
+        self,
+        Life, //
+    },
     wire::{
         ANSWER_BYTES,
         REQUEST_BYTES_MAX,
@@ -38,6 +46,50 @@ use crate::proto::{
 
 /// The longest time for the answer of an attach.
 const ANSWER_MS: u32 = 30_000;
+
+/// A session, and its store as it was when a file has attached it: no other store carries out what
+/// is asked for over the file.
+#[derive(Clone)]
+pub(in super::super) struct Attachment {
+    session: Arc<Session>,
+    attached: Attached,
+}
+
+impl Deref for Attachment {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Attachment {
+    /// Attaches a session that is connected.
+    pub(in super::super) fn new(session: &Arc<Session>) -> Result<Self> {
+        Ok(Self {
+            session: session.clone(),
+            attached: session.attached()?,
+        })
+    }
+
+    /// Returns what the server had said of the store.
+    pub(in super::super) fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// Returns the store's number, which it has while it keeps what was acknowledged.
+    pub(in super::super) fn store(&self) -> u64 {
+        Life::from(&self.attached).store
+    }
+
+    /// Checks that the store of now has all of what that of the file had acknowledged.
+    pub(in super::super) fn check(&self) -> Result {
+        match self.session.attached()?.has_kept(&self.attached) {
+            true => Ok(()),
+            false => Err(errno::ECONNRESET),
+        }
+    }
+}
 
 impl Session {
     /// Tells the server which store is used. Sleeps.
@@ -86,7 +138,7 @@ impl Session {
         }
         let has_kept = before.is_none_or(|before| now.has_kept(&before));
         if let Some(lanes) = self.lanes.as_ref() {
-            lanes.set_life(now.incarnation, has_kept);
+            lanes.set_life(now.into());
         }
         usage.attached = Some(*now);
         drop(usage);

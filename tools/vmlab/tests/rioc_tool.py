@@ -225,6 +225,33 @@ def test_a_server_that_was_loaded_again_has_a_new_store(pair: Lab) -> None:
     pair.mend(0)
 
 
+@needs(wires=1, own_modules=True, timeout=240)
+def test_what_waits_in_an_outage_is_not_done_in_a_new_store(pair: Lab) -> None:
+    """Programs write, delete and take a lease while the server is away; when it is back it has a new store in memory:
+    they are told, and nothing of what they have asked for is done there."""
+    begin(pair)
+    run, mark = pair.client.run, pair.client.log_mark()
+    run("printf old | rioc put bb 1:1; head -c 3000000 /dev/urandom > /run/o")
+    pair.cut(0)
+    until(lambda: pair.client.read(f"{CONTROL}/sessions/bb/state") == "waiting", 40, "no path is left")
+    # All have attached to the store of before, and wait for a path.
+    waiting = [pair.client.start_job(line) for line in (
+        "rioc put bb 3:3 /run/o 2>&1", "rioc rm bb 1:1 2>&1", "rioc lease bb 3:3 --writer -- true 2>&1")]
+    run("sleep 2")
+    pair.server.run("mods -r; mods ours rioc-server", 120)
+    eq(pair.server.write(ADD, "name=bb ram_mib=64", SECONDS), "")
+    pair.mend(0)
+    until(lambda: pair.client.log_matches("store bb was begun anew", mark), 60, "the session has found the new store")
+    for done in [job.wait(60) for job in waiting]:
+        ok(done.code == 1 and "was begun anew meanwhile" in done.out, f"it is not told: {done}")
+    shown = (line.split() for line in pair.server.read("/sys/class/rioc-server/ctl/stores/bb/stats").splitlines())
+    stats = {name: int(value) for name, value in shown}
+    # Changes that have come: what fails is counted as well.
+    eq({name: stats[name] for name in ("objects", "writes", "others", "failed")},
+       {"objects": 0, "writes": 0, "others": 0, "failed": 0})
+    eq(run("rioc ls bb"), "")
+
+
 @needs(wires=1, own_modules=True)
 def test_another_store_of_the_name_has_kept_nothing(pair: Lab) -> None:
     """A log that replaces a store in memory, and a new log that replaces another; the same log has kept all."""

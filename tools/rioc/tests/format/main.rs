@@ -20,6 +20,7 @@ mod lines;
 mod parts;
 #[path = "../common/random.rs"]
 mod random;
+mod sendings;
 mod spans;
 mod targets;
 mod vectors;
