@@ -128,7 +128,9 @@ impl LogIo {
             ends,
             io,
         };
-        let mut bio = Bio::new(own, op, flags | Flags::SYNC, at / u64::from(SECTOR_BYTES));
+        // The engine's lock is held: throttling of writeback would have all wait for the device.
+        let flags = (flags | Flags::SYNC).awaited(op);
+        let mut bio = Bio::new(own, op, flags, at / u64::from(SECTOR_BYTES));
         let filled = match data {
             // CAST: At most those of a column.
             Some((pages, len)) => bio.add_pages(pages, 0, len as u32),

@@ -148,6 +148,26 @@ def test_a_log_that_fails_stops_its_store(vm: Lab) -> None:
     vm.server.run("rmmod rioc_server")
 
 
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_log_that_throttles_writes_stops_no_reader(vm: Lab) -> None:
+    """The log's device hangs with as many writes as blk-wbt allows: what is asked of the store under its lock goes on."""
+    ec.disks(vm, LOG_MIB, 1)
+    vm.server.run("rmmod loop; set -e; modprobe loop hw_queue_depth=2; losetup --direct-io=on /dev/loop0 /dev/dm-0; "
+                  "echo 75000 > /sys/block/loop0/queue/wbt_lat_usec")
+    vm.defer(vm.server.run, "losetup -D; for i in 1 2 3 4 5; do rmmod loop && exit; sleep 0.3; done; exit 1")
+    load(vm, "name=bb log=/dev/loop0 mode=create")
+    writer = vm.server.start_job(deed("hold", vm), 100)
+    until(lambda: stats(vm)["writes"] > 3, 40, "it writes")
+    vm.server.run("dmsetup suspend --noflush --nolockfs m0")
+    try:
+        vm.server.run("sleep 3; timeout -s KILL 5 cat /sys/class/rioc-server/ctl/stores/bb/stats > /dev/null", 20)
+        eq(vm.server.try_run("grep -ls wbt_wait /proc/[0-9]*/stack").out, "")
+    finally:
+        vm.server.run("dmsetup resume m0")
+        writer.kill()
+        vm.server.run("mods -r", 60)
+
+
 @needs(machines=1, own_modules=True)
 def test_what_is_in_use_is_deleted_and_unloaded(vm: Lab) -> None:
     """A client of a store that is deleted gets ENODEV; one of a server that is unloaded loses its path."""
