@@ -38,7 +38,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "gfarm_hostile": (31, 17), "gfarm_memory": (0, 69), "gfarm_mounting": (25, 0), "gfarm_names": (33, 0),
     "gfarm_open_files": (0, 31), "gfarm_readers": (0, 17), "gfarm_rights": (12, 0), "gfarm_statistics": (0, 18),
     "history": (5, 14), "hostile": (26, 24), "hostile_server": (41, 46), "identity": (13, 9), "interop": (14, 37),
-    "io": (25, 0), "kernel_ext": (9, 0), "lab": (5, 11), "libioc": (6, 2), "lifecycle": (21, 18), "limits": (3, 23),
+    "io": (25, 0), "kernel_ext": (9, 0), "lab": (5, 11), "libioc": (6, 20), "lifecycle": (21, 18), "limits": (3, 23),
     "load": (7, 3), "map_errors": (6, 0), "memory": (0, 20), "net": (1, 2), "on_the_wire": (8, 0), "paths": (37, 64),
     "paths_server": (76, 23), "pi": (36, 20), "pi_damage": (15, 4), "pi_devices": (14, 17), "pi_grow": (0, 92),
     "pi_scrub": (9, 0), "pi_sectors": (0, 30), "pi_shared": (13, 0), "pi_store": (46, 6), "pi_use": (0, 122),

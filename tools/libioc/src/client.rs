@@ -225,21 +225,46 @@ impl Client {
                 (asked.destination, asked.flags) = (to, new);
             });
         }
-        let copy = |flags: u16| {
+        let copy = |flags: u16, lease: u32| {
             self.call(wire::COPY, source, |asked| {
                 (asked.destination, asked.destination_offset) = (to, offset);
-                (asked.offset, asked.length, asked.flags) = (offset, size, flags.into());
+                (asked.offset, asked.length) = (offset, size);
+                (asked.flags, asked.lease) = (flags.into(), lease);
             })
         };
         if may_exist {
-            return copy(wire::FLAG_CREATE);
+            return copy(wire::FLAG_CREATE, 0);
         }
-        // A source that is not there leaves no destination, nor does a copy that fails.
+        // A source that is not there leaves no destination, nor does a copy that fails, unless
+        // another program may have written to it meanwhile.
         self.call(wire::STAT, source, |_| {})?;
-        self.call(wire::CREATE, destination, |asked| asked.flags = new)?;
-        copy(0).inspect_err(|_| {
-            let _ = self.call(wire::DELETE, destination, |_| {});
-        })
+        let lease = self.lease_of_all(destination)?;
+        let made = self.call(wire::CREATE, destination, |asked| asked.flags = new);
+        let copied = made.and_then(|()| {
+            copy(0, lease.unwrap_or_default()).inspect_err(|_| {
+                if let Some(lease) = lease {
+                    let remove = |asked: &mut Request| asked.lease = lease;
+                    let _ = self.call(wire::DELETE, destination, remove);
+                }
+            })
+        });
+        if let Some(lease) = lease {
+            // One that is lost has ended, and another one ends with the client.
+            let _ = self.release(lease);
+        }
+        copied
+    }
+
+    /// Takes a lease of all of an object, against all other sessions; `None` if others have leases
+    /// of it, or this program.
+    fn lease_of_all(&self, object: ObjectId) -> io::Result<Option<u32>> {
+        let mut asked = request(wire::LEASE, object);
+        asked.flags = wire::FLAG_WRITER.into();
+        match self.session.call(asked) {
+            Ok(answer) => Ok(Some(answer.lease)),
+            Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes a lease; returns its identifier, which is above 0.

@@ -5,6 +5,8 @@
  *     ioc_functions all SERVER               each of them, with a store that is empty
  *     ioc_functions hold SERVER              registers 5:5 for writing, says so, and writes until it fails
  *     ioc_functions excluded SERVER          what another session gets meanwhile
+ *     ioc_functions fails_to_copy SERVER     copies for ever what another session has for itself
+ *     ioc_functions writes_there SERVER      writes where that one copies to
  */
 #include <errno.h>
 #include <pthread.h>
@@ -185,6 +187,37 @@ static void excluded(ioc_client_t *client)
 	EQ(ioc_client_obj_write(client, 5, 5, "they", 4, 4096), 0);
 }
 
+/* Copies to a new object, of one that another session has for itself: each copy fails. */
+static void fails_to_copy(ioc_client_t *client)
+{
+	for (;;)
+		ioc_client_obj_cow(client, 7, 1, 7, 2, false, 0, 6);
+}
+
+/* Writes that object and reads what was acknowledged; nobody else writes it. */
+static void writes_there(ioc_client_t *client)
+{
+	char bytes[4];
+	int done = 0;
+
+	for (int i = 0; i < 100 && !failures; i++) {
+		if (ioc_client_obj_write(client, 7, 2, "mine", 4, 0) < 0) {
+			EQ(errno, EBUSY);	/* The other one is at it. */
+			continue;
+		}
+		memset(bytes, 0, 4);
+		/* Busy again only if it has begun anew, which it cannot as the object is there. */
+		while (ioc_client_obj_read(client, 7, 2, bytes, 4, 0) < 0 && errno == EBUSY)
+			;
+		EQ(memcmp(bytes, "mine", 4), 0);
+		done++;
+		/* There copies do nothing. */
+		while (system("rioc rm dd 7:2 2>/dev/null"))
+			;
+	}
+	EQ(done > 0, 1);
+}
+
 int main(int argc, char **argv)
 {
 	ioc_client_t *client;
@@ -200,6 +233,10 @@ int main(int argc, char **argv)
 		all(client);
 	else if (!strcmp(argv[1], "hold"))
 		hold(client);
+	else if (!strcmp(argv[1], "fails_to_copy"))
+		fails_to_copy(client);
+	else if (!strcmp(argv[1], "writes_there"))
+		writes_there(client);
 	else
 		excluded(client);
 	ioc_client_fini(client);
