@@ -62,6 +62,7 @@ use super::{
     },
     one_device::{
         Failed,
+        LogDevice,
         OneDevice, //
     },
 };
@@ -186,7 +187,7 @@ impl Kept for Logged<InLog> {
 pub(super) struct OpenedStore {
     pub(super) store: KBox<Store<Tables, Logged<InLog>>>,
     pub(super) acting: Acting,
-    pub(super) device: Arc<BlockDevice>,
+    pub(super) device: LogDevice,
     pub(super) memory_bytes: u64,
 }
 
@@ -205,7 +206,8 @@ pub(super) fn open(name: &str, on: &LogOn<'_>) -> Result<Arc<BlockDevice>> {
 
 /// Makes a new log on a device.
 #[inline(never)]
-fn create(name: &str, on: &LogOn<'_>, device: &Arc<BlockDevice>) -> Result {
+fn create(name: &str, on: &LogOn<'_>, of: &LogDevice) -> Result {
+    let device = &of.device;
     let bytes = device.capacity_sectors();
     let bytes = bytes.saturating_mul(SECTOR_BYTES.into());
     let blocks = (device.logical_block_bytes(), device.physical_block_bytes());
@@ -217,8 +219,9 @@ fn create(name: &str, on: &LogOn<'_>, device: &Arc<BlockDevice>) -> Result {
         EINVAL
     })?;
     check_memory(name, &layout)?;
-    let mut device = OneDevice::new(device.clone())?;
-    let [one, other] = slots::read(&mut device, 0, &Crc).map_err(|failed| failed.0)?;
+    let mut device = OneDevice::new(of)?;
+    let [one, other] =
+        slots::read(&mut device, 0, &Crc).map_err(|failed| unreadable(name, failed))?;
     let is_free = |slot: &Result<Superblock, Refusal>| *slot == Err(Refusal::NotFormatted);
     if !(on.is_forced || (is_free(&one) && is_free(&other))) {
         pr_err!(
@@ -227,7 +230,8 @@ fn create(name: &str, on: &LogOn<'_>, device: &Arc<BlockDevice>) -> Result {
         );
         return Err(EEXIST);
     }
-    if !on.is_forced && !is_empty(&mut device)? {
+    let unreadable = |failed| unreadable(name, failed);
+    if !on.is_forced && !is_empty(&mut device).map_err(unreadable)? {
         pr_err!(
             "add_store: '{name}': the device is not empty, as one with a file system: force=1 \
              makes a log, and what it has is lost\n"
@@ -254,16 +258,24 @@ fn create(name: &str, on: &LogOn<'_>, device: &Arc<BlockDevice>) -> Result {
 /// Returns whether a device has nothing but zeroes where file systems, partitions and others have
 /// their marks. Sleeps.
 #[inline(never)]
-fn is_empty(device: &mut OneDevice) -> Result<bool> {
-    let mut bytes = KVVec::from_elem(0u8, MARKS_BYTES, GFP_KERNEL)?;
+fn is_empty(device: &mut OneDevice) -> Result<bool, Failed> {
+    let mut bytes = KVVec::from_elem(0u8, MARKS_BYTES, GFP_KERNEL).map_err(Error::from)?;
     let end = device.bytes(0).saturating_sub(MARKS_BYTES as u64);
     for at in [0, end] {
-        device.read(0, at, &mut bytes).map_err(|failed| failed.0)?;
+        device.read(0, at, &mut bytes)?;
         if bytes.iter().any(|byte| *byte != 0) {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Returns the error of a device that cannot be read, and says so.
+#[cold]
+fn unreadable(name: &str, failed: Failed) -> Error {
+    let error = failed.0;
+    pr_err!("add_store: '{name}': no log is made: it cannot be read: {error:?}\n");
+    error
 }
 
 fn check_memory(name: &str, layout: &Layout) -> Result {
@@ -355,15 +367,11 @@ fn make(
 /// Those of `ABI/sysfs-class-rioc-server`, after a log line.
 // Little of the stack: below it the superblocks are read, of which each step has copies.
 #[inline(never)]
-pub(super) fn assemble(
-    name: &str,
-    on: &LogOn<'_>,
-    device: &Arc<BlockDevice>,
-) -> Result<OpenedStore> {
+pub(super) fn assemble(name: &str, on: &LogOn<'_>, device: &LogDevice) -> Result<OpenedStore> {
     if on.is_new {
         create(name, on, device)?;
     }
-    let mut one = KBox::new(OneDevice::new(device.clone())?, GFP_KERNEL)?;
+    let mut one = KBox::new(OneDevice::new(device)?, GFP_KERNEL)?;
     let mut column = KVVec::from_elem(0u8, COLUMN_BYTES_MAX, GFP_KERNEL)?;
     let recovery = examine(&mut one, on.is_forced, &mut column);
     let recovery = recovery.map_err(|fault| refused(name, &fault))?;
@@ -375,7 +383,7 @@ pub(super) fn assemble(
 fn follow(
     name: &str,
     mut recovery: KBox<Recovery<'_, OneDevice, Crc>>,
-    device: &Arc<BlockDevice>,
+    of: &LogDevice,
 ) -> Result<OpenedStore> {
     let refused = |fault: Fault<Failed>| refused(name, &fault);
     let layout = *recovery.layout();
@@ -409,14 +417,14 @@ fn follow(
     let followed = end.sequence.saturating_sub(start.cursor.sequence);
     let objects = index.usage().objects;
     pr_info!("store '{name}': {objects} objects, {followed} batches of its log were followed\n");
-    let has_cache = device.has_write_cache();
+    let has_cache = of.device.has_write_cache();
     let store = make(opened, index, (segments, table.uses), has_cache)?;
     let page_bytes = layout.parts().page_bytes as usize;
-    let io = LogIo::new(device.clone(), has_cache, page_bytes)?;
+    let io = LogIo::new(of.device.clone(), has_cache, page_bytes)?;
     Ok(OpenedStore {
         store,
         acting: Acting::new(Some(io))?,
-        device: device.clone(),
+        device: of.clone(),
         memory_bytes: format::memory_bytes(&layout),
     })
 }

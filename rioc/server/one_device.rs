@@ -32,7 +32,16 @@ use seglog::{
 };
 
 /// The time that an IO is waited for, in milliseconds.
-const TIMEOUT_MS: u32 = 30_000;
+pub(super) const TIMEOUT_MS: u32 = 30_000;
+
+/// The device of a log, and the queue of those that owe an answer.
+#[derive(Clone)]
+pub(super) struct LogDevice {
+    pub(super) device: Arc<BlockDevice>,
+    /// Its items wait as long as a device hangs, so it has no rescuer. Only the unload of the
+    /// module waits for them.
+    pub(super) owed: Arc<WorkQueue>,
+}
 
 /// The error of a device, as pure code prints it.
 #[derive(Clone, Copy)]
@@ -50,16 +59,19 @@ impl From<Error> for Failed {
     }
 }
 
-/// A device, with memory for one IO.
+/// A device, with memory for one IO. Its drop does not wait for an answer that is owed: the device
+/// is in use until that has come.
 pub(super) struct OneDevice {
-    device: Blocking,
+    /// `None` while it is dropped.
+    device: Option<Blocking>,
+    owed: Arc<WorkQueue>,
     /// A superblock and what fills its slot.
     slot: KVec<u8>,
 }
 
 impl OneDevice {
     /// Takes a device. Sleeps.
-    pub(super) fn new(device: Arc<BlockDevice>) -> Result<Self> {
+    pub(super) fn new(of: &LogDevice) -> Result<Self> {
         // What is read need not begin at a block of the device.
         let order = PageBlock::order_for(COLUMN_BYTES_MAX + 2 * SLOT_BYTES as usize);
         let flags = QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM;
@@ -69,9 +81,25 @@ impl OneDevice {
             queue: Arc::new(queue, GFP_KERNEL)?,
         };
         Ok(Self {
-            device: Blocking::new(device, order, (), Some(limit))?,
+            device: Some(Blocking::new(of.device.clone(), order, (), Some(limit))?),
+            owed: of.owed.clone(),
             slot: KVec::from_elem(0, SLOT_BYTES as usize, GFP_KERNEL)?,
         })
+    }
+
+    fn device(&mut self) -> Result<&mut Blocking> {
+        self.device.as_mut().ok_or(ENODEV)
+    }
+}
+
+impl Drop for OneDevice {
+    fn drop(&mut self) {
+        let Some(device) = self.device.take_if(|device| device.is_owed()) else {
+            return;
+        };
+        pr_warn!("the device of a log owes an answer, and is in use until it has given it\n");
+        // Without memory it is waited for here.
+        let _ = self.owed.try_spawn(GFP_KERNEL, move || drop(device));
     }
 }
 
@@ -79,17 +107,17 @@ impl Devices for OneDevice {
     type Error = Failed;
 
     fn bytes(&self, member: usize) -> u64 {
-        let sectors = self.device.device().capacity_sectors();
-        match member {
-            0 => sectors.saturating_mul(SECTOR_BYTES.into()),
+        let sectors = match (member, &self.device) {
+            (0, Some(device)) => device.device().capacity_sectors(),
             _ => 0,
-        }
+        };
+        sectors.saturating_mul(SECTOR_BYTES.into())
     }
 
     #[inline(never)]
     fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Failed> {
         match member {
-            0 => Ok(self.device.read(at, to)?),
+            0 => Ok(self.device()?.read(at, to)?),
             _ => Err(Failed(ENODEV)),
         }
     }
@@ -101,17 +129,18 @@ impl Devices for OneDevice {
             return Err(Failed(ENODEV));
         }
         if from.len() != SUPERBLOCK_BYTES {
-            return Ok(self.device.write(at, from, flags)?);
+            return Ok(self.device()?.write(at, from, flags)?);
         }
         // Its slot is as long as the longest block of a device.
         let to = self.slot.get_mut(..SUPERBLOCK_BYTES).ok_or(EINVAL)?;
         to.copy_from_slice(from);
-        Ok(self.device.write(at, &self.slot, flags)?)
+        let device = self.device.as_mut().ok_or(ENODEV)?;
+        Ok(device.write(at, &self.slot, flags)?)
     }
 
     fn flush(&mut self, member: usize) -> Result<(), Failed> {
         match member {
-            0 => Ok(self.device.flush()?),
+            0 => Ok(self.device()?.flush()?),
             _ => Err(Failed(ENODEV)),
         }
     }

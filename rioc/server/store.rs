@@ -2,7 +2,6 @@
 
 //! A store: the requests that come to it, and the work item that carries them out.
 
-use block_ext::bdev::BlockDevice;
 use kernel::{
     prelude::*,
     str::{
@@ -53,7 +52,11 @@ use super::{
     },
     medium::Kept,
     memory::REQUESTS_MAX,
-    one_device::OneDevice,
+    one_device::{
+        LogDevice,
+        OneDevice,
+        TIMEOUT_MS, //
+    },
     reading::Scratch,
     upkeep::Upkeep, //
 };
@@ -87,8 +90,9 @@ pub(super) trait StoreService: Send + Sync {
     /// Whether it was deleted, or is being so.
     fn is_stopped(&self) -> bool;
 
-    /// Ends what goes on, and frees its memory. Sleeps.
-    fn stop(self: Arc<Self>);
+    /// Ends what goes on, and frees its memory. Sleeps, for as long as a device may take; if it
+    /// hangs the rest is done by an item of `owed`.
+    fn stop(self: Arc<Self>, owed: &WorkQueue);
 
     /// Returns what completes when no IO has a reference to it any more.
     fn gone(&self) -> Arc<Completion>;
@@ -200,14 +204,14 @@ impl<D: Kept> StoreOn<D> {
     pub(super) fn new(
         (name, memory_bytes): (&str, u64),
         queue: Arc<WorkQueue>,
-        (engine, device): (KBox<Engine<D>>, Option<Arc<BlockDevice>>),
+        (engine, device): (KBox<Engine<D>>, Option<LogDevice>),
     ) -> Result<Arc<Self>> {
         let inbox = Inbox {
             list: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
             ended: KVec::with_capacity(IOS_MAX, GFP_KERNEL)?,
             is_closed: false,
         };
-        let one = |device: &Arc<BlockDevice>| OneDevice::new(device.clone());
+        let one = OneDevice::new;
         let worker = Worker {
             scratch: Scratch::new(device.as_ref().map(one).transpose()?)?,
             list: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
@@ -322,6 +326,17 @@ impl<D: Kept> StoreOn<D> {
         done.unwrap_or_default()
     }
 
+    /// Frees its memory, when nothing goes on any more. Sleeps.
+    fn end(self: &Arc<Self>) {
+        drop(workqueue::cancel_sync::<Self, 1>(self));
+        drop(workqueue::cancel_sync::<Self, 0>(self));
+        // Here, as the end of the last IO may have the last reference.
+        let (worker, upkeep) = (self.worker.lock().take(), self.upkeep.lock().take());
+        let engine = self.engine.lock().take();
+        let list = core::mem::replace(&mut self.inbox.lock().list, KVVec::new());
+        drop((worker, upkeep, engine, list));
+    }
+
     fn with_engine<R>(&self, call: impl FnOnce(&mut Engine<D>) -> Result<R>) -> Result<R> {
         let mut engine = self.engine.lock();
         engine.as_deref_mut().map_or(Err(ENOENT), call)
@@ -377,21 +392,30 @@ impl<D: Kept> StoreService for StoreOn<D> {
         self.inbox.lock().is_closed
     }
 
-    fn stop(self: Arc<Self>) {
+    fn stop(self: Arc<Self>, owed: &WorkQueue) {
         self.inbox.lock().is_closed = true;
         let _ = self.with_engine(|engine| {
             engine.end_waiting();
             Ok(())
         });
         self.clone().kick();
-        self.drained.wait();
-        drop(workqueue::cancel_sync::<Self, 1>(&self));
-        drop(workqueue::cancel_sync::<Self, 0>(&self));
-        // Here, as the end of the last IO may have the last reference.
-        let (worker, upkeep) = (self.worker.lock().take(), self.upkeep.lock().take());
-        let engine = self.engine.lock().take();
-        let list = core::mem::replace(&mut self.inbox.lock().list, KVVec::new());
-        drop((worker, upkeep, engine, list));
+        if self.drained.wait_timeout_ms(TIMEOUT_MS).is_ok() {
+            return self.end();
+        }
+        pr_warn!(
+            "store '{}' ends, but its device has not answered for {} s, and is in use until then\n",
+            &*self.name,
+            TIMEOUT_MS / 1000
+        );
+        let store = self.clone();
+        let spawned = owed.try_spawn(GFP_KERNEL, move || {
+            store.drained.wait();
+            store.end();
+        });
+        if spawned.is_err() {
+            self.drained.wait();
+            self.end();
+        }
     }
 
     fn gone(&self) -> Arc<Completion> {

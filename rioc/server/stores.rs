@@ -12,7 +12,13 @@ use kernel::{
 };
 use kernel_ext::{
     memory as kernel_memory,
-    sync::Completion,
+    sync::{
+        new_irq_lock,
+        new_wait_queue,
+        Completion,
+        IrqLock,
+        WaitQueue, //
+    },
     sysfs::Directory,
     workqueue::{
         Flags,
@@ -33,6 +39,7 @@ use super::{
         Elements,
         RamPages, //
     },
+    one_device::LogDevice,
     store::{
         StoreOn,
         StoreService, //
@@ -64,13 +71,38 @@ struct Shown {
 /// A store, as its files know it.
 pub(super) struct ShownStore(pub(super) Arc<dyn StoreService>);
 
+/// The most stores that are added or deleted at a time: who adds more waits.
+const CHANGING_MAX: usize = 64;
+
+/// A store that is being added or deleted, for which no one else does so.
+struct Changing<'a> {
+    stores: &'a Stores,
+    name: &'a [u8],
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let mut names = self.stores.changing.lock();
+        let place = names.iter().position(|name| **name == *self.name);
+        let name = place.and_then(|place| names.remove(place).ok());
+        drop(names);
+        drop(name);
+        self.stores.changed.wake_all();
+    }
+}
+
 /// All stores.
 #[pin_data]
 pub(crate) struct Stores {
     queue: Arc<WorkQueue>,
-    /// Held while one is added or deleted.
+    /// See [`LogDevice`].
+    owed: Arc<WorkQueue>,
+    /// The names of those that are being added or deleted, whose devices may hang: others are not
+    /// held up. There is room for [`CHANGING_MAX`].
     #[pin]
-    changing: Mutex<()>,
+    changing: IrqLock<KVec<KVec<u8>>>,
+    #[pin]
+    changed: WaitQueue,
     #[pin]
     list: Mutex<KVec<Shown>>,
     /// Completes when nothing of a store that was deleted is left.
@@ -86,10 +118,15 @@ impl Stores {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let queue = WorkQueue::new(c"rioc_server", Flags::UNBOUND | Flags::MEM_RECLAIM, 0)?;
         let queue = Arc::new(queue, GFP_KERNEL)?;
+        let owed = WorkQueue::new(c"rioc_server_owed", Flags::UNBOUND, 0)?;
+        let owed = Arc::new(owed, GFP_KERNEL)?;
+        let names = KVec::with_capacity(CHANGING_MAX, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 queue,
-                changing <- new_mutex!((), "rioc_server::Stores::changing"),
+                owed,
+                changing <- new_irq_lock!(names, "rioc_server::Stores::changing"),
+                changed <- new_wait_queue!(),
                 list <- new_mutex!(KVec::new(), "rioc_server::Stores::list"),
                 gone <- new_mutex!(KVec::new(), "rioc_server::Stores::gone"),
                 folder <- new_mutex!(None, "rioc_server::Stores::folder"),
@@ -118,6 +155,23 @@ impl Stores {
             .cloned()
     }
 
+    /// Lets no one else add or delete a store of this name. Sleeps, and can be killed.
+    fn begin_to_change<'a>(&'a self, name: &'a [u8]) -> Result<Changing<'a>> {
+        let mut own = KVec::with_capacity(name.len(), GFP_KERNEL)?;
+        own.extend_from_slice(name, GFP_KERNEL)?;
+        let mut own = Some(own);
+        self.changed.wait_until_killable(|| {
+            let mut names = self.changing.lock();
+            let is_free = names.len() < CHANGING_MAX && !names.iter().any(|other| **other == *name);
+            if let Some(own) = own.take_if(|_| is_free) {
+                // There is room.
+                let _ = names.push_within_capacity(own);
+            }
+            is_free
+        })?;
+        Ok(Changing { stores: self, name })
+    }
+
     /// Carries out a line. Sleeps.
     ///
     /// # Errors
@@ -128,8 +182,8 @@ impl Stores {
             pr_err!("add_store: {}\n", format_args!("{wrong}"));
             Error::from(wrong.errno())
         })?;
-        let _changing = self.changing.lock();
         let name = command.name;
+        let _changing = self.begin_to_change(name.as_bytes())?;
         if self.find(name.as_bytes()).is_some() {
             pr_err!("add_store: '{name}' is there: choose another name=, or delete it first\n");
             return Err(EEXIST);
@@ -155,7 +209,10 @@ impl Stores {
     /// Makes a store on a log.
     #[inline(never)]
     fn make_on_log(&self, name: &str, on: &LogOn<'_>) -> Result<Arc<dyn StoreService>> {
-        let device = log::open(name, on)?;
+        let device = LogDevice {
+            device: log::open(name, on)?,
+            owed: self.owed.clone(),
+        };
         let opened = log::assemble(name, on, &device)?;
         self.begin_on_log(name, opened)
     }
@@ -219,7 +276,7 @@ impl Stores {
     ///
     /// `ENOENT` if there is none, after a log line.
     pub(super) fn delete(&self, name: &[u8]) -> Result {
-        let _changing = self.changing.lock();
+        let _changing = self.begin_to_change(name)?;
         let mut list = self.list.lock();
         let is_it = |shown: &Shown| shown.store.name().to_bytes() == name;
         let place = list.iter().position(is_it);
@@ -242,7 +299,7 @@ impl Stores {
     /// Ends a store. The removal of the module waits for the end of its last IO, which may still be
     /// on its way out.
     fn stop(&self, store: &Arc<dyn StoreService>) {
-        store.clone().stop();
+        store.clone().stop(&self.owed);
         let mut gone = self.gone.lock();
         gone.retain(|gone| !gone.is_done());
         if gone.push(store.gone(), GFP_KERNEL).is_err() {
@@ -253,9 +310,8 @@ impl Stores {
         }
     }
 
-    /// Deletes all of them: the module goes. Sleeps.
+    /// Deletes all of them: the module goes, and no one adds or deletes any. Sleeps.
     pub(super) fn delete_all(&self) {
-        let _changing = self.changing.lock();
         loop {
             let Some(Shown { files, store }) = self.list.lock().pop() else {
                 break;

@@ -2,17 +2,16 @@
 
 //! Work that a store does by itself on a log: its segments are collected.
 
-use block_ext::bdev::BlockDevice;
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 use seglog::layout::COLUMN_BYTES_MAX;
 
 use super::{
     engine::Engine,
     medium::Kept,
-    one_device::OneDevice, //
+    one_device::{
+        LogDevice,
+        OneDevice, //
+    },
 };
 
 /// The pause behind a segment that cannot be read, and behind many others, in milliseconds.
@@ -36,9 +35,9 @@ pub(super) struct Upkeep<D: Kept> {
 
 impl<D: Kept> Upkeep<D> {
     /// Allocates it. Sleeps.
-    pub(super) fn new(device: &Arc<BlockDevice>) -> Result<Self> {
+    pub(super) fn new(device: &LogDevice) -> Result<Self> {
         Ok(Self {
-            device: OneDevice::new(device.clone())?,
+            device: OneDevice::new(device)?,
             column: KVVec::from_elem(0, COLUMN_BYTES_MAX, GFP_KERNEL)?,
             victim: None,
             is_readable: false,

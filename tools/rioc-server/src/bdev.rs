@@ -222,6 +222,11 @@ impl Blocking {
         &self.0
     }
 
+    /// Whether the device owes an answer: here none does.
+    pub fn is_owed(&self) -> bool {
+        false
+    }
+
     /// Reads.
     pub fn read(&mut self, at: u64, to: &mut [u8]) -> Result {
         let mut content = self.0.content();

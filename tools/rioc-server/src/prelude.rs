@@ -17,13 +17,20 @@ pub use crate::{
         Result, //
     },
     pr_err,
-    pr_info, //
+    pr_info,
+    pr_warn, //
 };
 pub use std::ffi::CStr;
 
 /// Drops a line of the log.
 #[macro_export]
 macro_rules! pr_err {
+    ($($line:tt)*) => {};
+}
+
+/// Drops a line of the log.
+#[macro_export]
+macro_rules! pr_warn {
     ($($line:tt)*) => {};
 }
 

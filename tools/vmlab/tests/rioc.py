@@ -168,6 +168,36 @@ def test_a_log_that_throttles_writes_stops_no_reader(vm: Lab) -> None:
         vm.server.run("mods -r", 60)
 
 
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_device_that_hangs_holds_up_no_other_store(vm: Lab) -> None:
+    """A store is not added to it, and one that is on it is deleted, within the limit of 30 s; others come and go
+    meanwhile. The device is in use until it answers."""
+    ec.disks(vm, LOG_MIB, 2)
+    load(vm, "name=bb log=/dev/dm-0 mode=create")
+    writer = vm.server.start_job(deed("hold", vm), 200)
+    until(lambda: stats(vm)["writes"] > 3, 40, "it writes")
+    vm.server.run("for m in m0 m1; do dmsetup suspend --noflush --nolockfs $m; done; sleep 1")
+    mark = vm.server.log_mark()
+    try:
+        timed = "date +%s; echo {} > /sys/class/rioc-server/ctl/{} 2>&1; date +%s"
+        jobs = [vm.server.start_job(timed.format(*of), 100)
+                for of in (("name=cc log=/dev/dm-1 mode=create", "add_store"), ("bb", "del_store"))]
+        vm.server.run("sleep 2")
+        for _ in range(2):
+            vm.server.run(f"timeout -s KILL 10 sh -c 'echo name=dd ram_mib=1 > {CONTROL}/add_store; "
+                          f"echo dd > {CONTROL}/del_store'", 20)
+        for job in jobs:
+            said = job.wait(90).out.split()
+            ok(25 <= int(said[-1]) - int(said[0]) < 45, f"it has taken so long: {said}")
+        eq(len(vm.server.log_matches("its device has not answered", mark)), 1)
+        eq(vm.server.write(f"{CONTROL}/add_store", "name=bb log=/dev/dm-0"), "EBUSY")
+    finally:
+        vm.server.run("dmsetup resume m0; dmsetup resume m1")
+        writer.kill()
+    until(lambda: vm.server.write(f"{CONTROL}/add_store", "name=bb log=/dev/dm-0") == "", 20, "the device has answered")
+    vm.server.run("rmmod rioc_server", 60)
+
+
 @needs(machines=1, own_modules=True)
 def test_what_is_in_use_is_deleted_and_unloaded(vm: Lab) -> None:
     """A client of a store that is deleted gets ENODEV; one of a server that is unloaded loses its path."""

@@ -10,6 +10,10 @@ use std::{
 use kernel::{
     prelude::*,
     sync::Arc,
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    },
     Answers,
     Operation, //
 };
@@ -36,7 +40,10 @@ use super::{
             RamPages,
             DEPTH, //
         },
-        one_device::OneDevice,
+        one_device::{
+            LogDevice,
+            OneDevice, //
+        },
         reading::Scratch,
         upkeep::Upkeep, //
     },
@@ -111,12 +118,16 @@ pub(super) fn on_log(device: &Arc<BlockDevice>, is_new: bool) -> Result<OnLog> {
         is_new,
         is_forced: false,
     };
-    let opened = log::assemble("bb", &on, device)?;
-    let scratch = Scratch::new(Some(OneDevice::new(device.clone())?))?;
+    let of = LogDevice {
+        device: device.clone(),
+        owed: Arc::new(WorkQueue::new(c"owed", Flags::UNBOUND, 0)?, GFP_KERNEL)?,
+    };
+    let opened = log::assemble("bb", &on, &of)?;
+    let scratch = Scratch::new(Some(OneDevice::new(&of)?))?;
     Ok(Server {
         engine: Engine::new(opened.store, opened.acting)?,
         scratch,
-        upkeep: Some(Upkeep::new(device)?),
+        upkeep: Some(Upkeep::new(&of)?),
         device: Some(device.clone()),
         inbox: VecDeque::new(),
         ended: VecDeque::new(),
