@@ -376,14 +376,12 @@ impl<D: Kept> Engine<D> {
         let State::Ended(mut done) = request.state else {
             return;
         };
-        if done.after > durable {
-            done.outcome = Outcome {
-                errno: Errno::EIO.get(),
-                lease: 0,
-            };
-        }
         let (client, _) = split(tag);
         if let Some(known) = self.clients.get_mut(client).map(|known| &mut **known) {
+            if done.after > durable {
+                let of = (&mut known.client, &mut self.acting);
+                done.outcome = self.store.fail(of.0, done.outcome, of.1);
+            }
             if let Ok(message) = message_of(&request.operation) {
                 let of = (&request.op, &message);
                 self.store.answered(&mut known.client, of, done.outcome);

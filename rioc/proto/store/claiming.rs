@@ -260,6 +260,24 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         client.account.end(op.bytes);
     }
 
+    /// Ends a request whose changes, or what it has seen, will never be durable: returns what its
+    /// client is told instead of `outcome`. A lease that it was to get ends, as no one else would
+    /// end it.
+    pub fn fail(
+        &mut self,
+        client: &mut Client<impl AsMut<[Lane]>>,
+        outcome: Outcome,
+        actions: &mut impl Actions,
+    ) -> Outcome {
+        if outcome.lease != 0 && self.revoke(outcome.lease, actions).is_some() {
+            client.lease_ended();
+        }
+        Outcome {
+            errno: Errno::EIO.get(),
+            lease: 0,
+        }
+    }
+
     /// A client ends the lease of its message.
     pub(super) fn release(
         &mut self,

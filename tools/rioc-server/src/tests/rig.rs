@@ -252,6 +252,19 @@ impl<D: Kept> Server<D> {
         self.send(of, (0, 0), operation, &[])
     }
 
+    /// Returns how many leases a client has.
+    pub(super) fn leases(&self, client: u32) -> u32 {
+        let mut leases = 0;
+        let count = |number, _: &_, (_, _, has): (u32, u64, u32)| {
+            if number == client as usize {
+                leases = has;
+            }
+            Ok(())
+        };
+        self.engine.each_client(count).unwrap();
+        leases
+    }
+
     /// Takes the answers that were given.
     pub(super) fn take_answers(&mut self) -> Vec<kernel::Answer> {
         std::mem::take(&mut *self.answers.lock().unwrap())

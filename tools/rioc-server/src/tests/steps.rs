@@ -11,6 +11,7 @@ use super::{
     objects::Change,
     random::Random,
     rig::{
+        id,
         on_log,
         OnLog,
         DEVICE_BYTES, //
@@ -19,7 +20,11 @@ use super::{
 use crate::{
     bdev::BlockDevice,
     pages,
-    proto::medium::Medium, //
+    proto::{
+        medium::Medium,
+        message::Operation as Asked,
+        span::Span, //
+    }, //
 };
 
 /// The bytes of one operation.
@@ -193,5 +198,44 @@ fn a_truncation_that_has_begun_is_done_when_its_store_is_deleted() {
     let mut server = on_log(&device, false).unwrap();
     let (client, _) = server.attach(1).unwrap();
     let read = server.read((client, 0), 1, (0, 4096));
+    assert_eq!(server.run(&mut random, read).errno, 0);
+}
+
+/// A lease of which the client is told that it has failed is none: nobody would end it, and others
+/// would be kept out.
+#[test]
+fn a_lease_that_has_failed_is_none() {
+    let (device, mut server, client) = begin(false);
+    let mut random = Random::new(5);
+    let put = server.write((client, 0), 1, (1, 0), &[1; 4096]);
+    assert_eq!(server.run(&mut random, put).errno, 0);
+    // This is in flight, and the answer of the lease waits for it.
+    let waits = server.write((client, 0), 2, (2, 0), &[2; 4096]);
+    while server.go_on(0) {}
+    let asked = Asked::Lease {
+        object: id(1),
+        span: Span::ALL,
+        is_writer: true,
+    };
+    let lease = server.send((client, 1), (1, 0), asked, &[]);
+    while server.go_on(0) {}
+    assert!(server.take_answers().is_empty());
+    assert_eq!(server.leases(client), 1);
+    while let Some(io) = device.end_one(|_| 0) {
+        server.engine.io_ended(io, false);
+    }
+    while server.go_on(0) {}
+    let answers = server.take_answers();
+    let errno_of = |number| {
+        answers
+            .iter()
+            .find(|one| one.number == number)
+            .map(|one| one.errno)
+    };
+    assert_eq!([waits, lease].map(errno_of), [Some(5); 2]);
+    assert_eq!(server.leases(client), 0);
+    // What is stored is read by others.
+    let (other, _) = server.attach(2).unwrap();
+    let read = server.read((other, 0), 1, (0, 4096));
     assert_eq!(server.run(&mut random, read).errno, 0);
 }
