@@ -206,9 +206,7 @@ impl Session {
             pr_err!("connect: session {name} is not connected: {error:?}\n");
         })?;
         self.lanes.populate(Lanes::new(rtrs.io_depth())?);
-        let attached = self.attach(&*rtrs)?;
-        // An outage since may have asked before.
-        self.use_attached(self.attached().ok(), &attached);
+        self.attach_again()?;
         self.set_state(State::Connected);
         let mut usage = self.usage.lock();
         if self.state() == State::Closed {
@@ -355,7 +353,7 @@ impl Session {
             if matches!(asking, Some(None)) {
                 if let Err(error) = self.pause(EAGAIN, retry::is_sent_later, since) {
                     lanes.give_back(flight);
-                    return Err(error);
+                    return Err(told(error, was_sent));
                 }
                 continue;
             }
@@ -378,7 +376,7 @@ impl Session {
             }
             if let Err(error) = self.pause(error, retry::is_sent_later, since) {
                 lanes.give_back(flight);
-                return Err(error);
+                return Err(told(error, was_sent));
             }
         }
     }
@@ -387,7 +385,6 @@ impl Session {
     /// and can be killed. If it fails its lane is idle again.
     pub(super) fn finish(&self, lane: u16) -> Result<KBox<Flight>> {
         let (lanes, since) = (self.lanes()?, Instant::now());
-        let mut is_asked = false;
         loop {
             let mut flight = lanes.wait(lane)?;
             if let Ended::Answered(result) = flight.ended() {
@@ -395,9 +392,10 @@ impl Session {
                     return Ok(flight);
                 };
                 let errno = errno_of(error);
-                let goes_on = if retry::is_of_no_store(errno) && !is_asked {
-                    is_asked = true;
-                    self.ask_for_store()
+                let goes_on = if retry::is_of_no_store(errno) {
+                    // Each time: the one that has its name now may be deleted as well.
+                    let paused = self.pause(error, retry::is_of_no_store, since);
+                    paused.and_then(|()| self.ask_for_store())
                 } else {
                     self.pause(error, retry::is_sent_again, since)
                 };
@@ -441,6 +439,15 @@ impl Session {
             Err(ETIMEDOUT) => Ok(()),
             waited => waited,
         }
+    }
+}
+
+/// Returns what a program is told of an operation that was not sent because of `error`: that it was
+/// not carried out only if no copy of it was sent before.
+fn told(error: Error, was_sent: bool) -> Error {
+    match retry::is_sent_later(errno_of(error)) && was_sent {
+        true => EIO,
+        false => error,
     }
 }
 

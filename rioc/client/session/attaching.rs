@@ -129,12 +129,14 @@ impl Session {
         Ok(attached)
     }
 
-    /// Goes on with what the server has said, if `before` is what it has said last. What may have
-    /// been carried out for an incarnation that it does not know is not sent again.
-    pub(super) fn use_attached(&self, before: Option<Attached>, now: &Attached) {
+    /// Goes on with what the server has said, if `before` is what it has said last; returns whether
+    /// it is. Else another task was told something meanwhile, and which of both is so now only the
+    /// server knows. What may have been carried out for an incarnation that it does not know is not
+    /// sent again.
+    pub(super) fn use_attached(&self, before: Option<Attached>, now: &Attached) -> bool {
         let mut usage = self.usage.lock();
         if usage.attached != before {
-            return;
+            return false;
         }
         let has_kept = before.is_none_or(|before| now.has_kept(&before));
         if let Some(lanes) = self.lanes.as_ref() {
@@ -146,6 +148,7 @@ impl Session {
             let (name, store) = (self.name(), &*self.store);
             pr_warn!("session {name}: store {store} was begun anew, and keeps nothing of before\n");
         }
+        true
     }
 
     /// Lets no other task ask; sleeps, and can be killed.
@@ -162,10 +165,13 @@ impl Session {
     pub(super) fn attach_again(&self) -> Result {
         let rtrs = self.rtrs.as_ref().ok_or(errno::ENOTCONN)?;
         let _asking = self.begin_asking()?;
-        let before = self.attached().ok();
-        let now = self.attach(&**rtrs)?;
-        self.use_attached(before, &now);
-        Ok(())
+        loop {
+            let before = self.attached().ok();
+            let now = self.attach(&**rtrs)?;
+            if self.use_attached(before, &now) {
+                return Ok(());
+            }
+        }
     }
 
     /// Does so for an operation whose store was deleted, until the server says which one has its

@@ -25,15 +25,18 @@ impl SessionEvents for Session {
     }
 
     fn validate_path(&self, path: &OnePath<'_>) -> Result<bool> {
-        let before = self.attached()?;
-        let now = self.attach(path)?;
-        let is_same = (before.boot, before.client) == (now.boot, now.client);
-        if is_same && now.knows_operations_of(&before) {
-            return Ok(true);
+        loop {
+            let before = self.attached()?;
+            let now = self.attach(path)?;
+            let is_same = (before.boot, before.client) == (now.boot, now.client);
+            if is_same && now.knows_operations_of(&before) {
+                return Ok(true);
+            }
+            // The server uses that store for all paths of the session from now on.
+            if self.use_attached(Some(before), &now) {
+                return Ok(false);
+            }
         }
-        // The server uses that store for all paths of the session from now on.
-        self.use_attached(Some(before), &now);
-        Ok(false)
     }
 
     fn io_failed(&self) {
