@@ -116,8 +116,12 @@ impl Session {
             Err(why) => refuse(operation, &self.name, why),
             Ok(None) => self.pass_on(operation),
             Ok(Some(attached)) => {
-                let written =
-                    attached.and_then(|answer| operation.write_reply(answer.to_wire().as_bytes()));
+                let written = match operation.is_discarded() {
+                    // Its chunk may have the client's next message by now.
+                    true => Err(errno::ECONNABORTED),
+                    false => attached
+                        .and_then(|answer| operation.write_reply(answer.to_wire().as_bytes())),
+                };
                 operation.reply(written);
             }
         }
