@@ -89,6 +89,9 @@ impl Operation {
 
     /// Writes an answer, and zeroes behind it.
     pub fn write_reply(&mut self, bytes: &[u8]) -> Result {
+        if !self.is_read || bytes.len() > self.data_bytes as usize {
+            return Err(EINVAL);
+        }
         self.memory.zero(0, self.data_bytes as usize)?;
         self.memory.copy_in(0, bytes)
     }
