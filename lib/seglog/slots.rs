@@ -7,7 +7,8 @@ use super::{
     epoch::{
         choose_by_force,
         Choice,
-        Held, //
+        Held,
+        GIVEN_UP_MAX, //
     },
     fault::Fault,
     layout::{
@@ -149,19 +150,39 @@ fn unsure(superblocks: &[Option<Superblock>; MEMBERS], hiding: Members) -> Optio
 }
 
 /// Returns the devices of which another member knows that a later one is that member.
+///
+/// Who knows that is not older. What an assembly by force has told is later than what was done
+/// since by others; it was cut off if no other one holds it, and each that was to hold it knows the
+/// later device.
 fn replaced(superblocks: &[Option<Superblock>; MEMBERS]) -> Members {
-    let each = superblocks.iter().flatten();
     let is_replaced = |own: &&Superblock| {
-        let Some(device) = own.devices.get(own.member) else {
-            return false;
+        let each = superblocks.iter().flatten();
+        let mut others = each.filter(|other| other.member != own.member);
+        let mut same = others.clone().filter(|other| other.is_of_same_array(own));
+        let ahead = |other: &Superblock| {
+            let incarnation = own.epoch.incarnation;
+            incarnation.saturating_sub(other.epoch.incarnation)
         };
-        let others = superblocks.iter().flatten();
-        let others = others.filter(|other| other.is_of_same_array(own));
-        let others = others.filter(|other| other.epoch.incarnation >= own.epoch.incarnation);
-        let mut known = others.filter_map(|other| other.devices.get(own.member));
-        known.any(|known| known.id != device.id && known.since >= device.since)
+        let is_cut_off = others.all(|other| {
+            let in_sync = own.epoch.in_sync().contains(other.member);
+            !in_sync || other.epoch != own.epoch && knows_another(other, own)
+        });
+        same.any(|other| {
+            let is_forced = is_cut_off && ahead(other) >= GIVEN_UP_MAX / 2;
+            knows_another(other, own) && (ahead(other) == 0 || is_forced)
+        })
     };
+    let each = superblocks.iter().flatten();
     each.filter(is_replaced).map(|own| own.member).collect()
+}
+
+/// Whether a member knows that a later device is in the place of another one.
+fn knows_another(other: &Superblock, own: &Superblock) -> bool {
+    let of = |shown: &Superblock| shown.devices.get(own.member).copied();
+    match (of(other), of(own)) {
+        (Some(known), Some(device)) => known.id != device.id && known.since >= device.since,
+        _ => false,
+    }
 }
 
 /// Checks that a member is the one it was given as, and as long as it must be.

@@ -7,7 +7,10 @@ use seglog::{
     batch::Kind,
     fault::Fault,
     identity::Device,
-    layout::Layout,
+    layout::{
+        Layout,
+        SLOT_BYTES, //
+    },
     log::Log,
     members::{
         Members,
@@ -39,6 +42,7 @@ use crate::{
         empty,
         flush,
         layout,
+        write,
         Ram, //
     },
     Crc, TAG,
@@ -299,4 +303,54 @@ fn a_device_that_came_later_than_others_know_is_there() {
     hide(&mut ram, Members::of(0));
     let result = found(assemble(&mut ram, ALL, 9));
     assert_eq!(result, Ok((members(0b011), log.durable() + 1)));
+}
+
+/// An assembly by force of 0 and 1 is cut off when it has told 0. Then 1 and 2 go on, another
+/// device takes the place of 0 and is in sync, and the old one is there again. One slot of 1 or of
+/// 2 cannot be read.
+#[test]
+fn a_device_that_force_had_told_before_it_was_replaced_does_not_count() {
+    let mut ram = Ram::new();
+    let (mut log, _) = assemble(&mut ram, ALL, 6).unwrap();
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    let mut forced = ram.clone();
+    spoil_older(&mut forced, 0);
+    assemble_by_force(&mut forced, members(0b011), 7).unwrap();
+    let mut old = ram.bytes[0].clone();
+    old[..8192].copy_from_slice(&forced.bytes[0][..8192]);
+    let (mut log, _) = assemble(&mut ram, members(0b110), 8).unwrap();
+    let mut devices = shown(&ram, 1).devices;
+    devices[0] = Device { id: 99, since: 2 };
+    log.take_back(0);
+    log.join(0);
+    let epoch = shown(&ram, 1).epoch.with(9, 0);
+    for _ in 0..2 {
+        for member in 1..MEMBERS {
+            let superblock = shown(&ram, member);
+            give(&mut ram, superblock.with_devices(devices, epoch));
+        }
+    }
+    write(&mut ram, &mut log, 1);
+    flush(&mut log);
+    ram.bytes[0] = old;
+    let two = found(assemble(&mut ram.clone(), members(0b110), 10));
+    assert_eq!(two, Ok((members(0b110), log.durable() + 1)));
+    let bad = [1, 2].map(|member| [0, 1].map(|slot| (member, slot * SLOT_BYTES)));
+    for unreadable in bad.into_iter().flatten() {
+        ram.unreadable = Some(unreadable);
+        // The device that is missing may know more.
+        let refused = found(assemble(&mut ram.clone(), ALL, 10));
+        assert_eq!(refused, Err(Fault::Unsure(unreadable.0)));
+        let forced = found(assemble_by_force(&mut ram.clone(), ALL, 10));
+        assert_eq!(forced, two, "{unreadable:?}");
+        // With one of the two alone nothing is known that is as new.
+        for present in [members(0b011), members(0b101)] {
+            let old = found(assemble_by_force(&mut ram.clone(), present, 10));
+            assert!(
+                matches!(old, Err(Fault::NoQuorum(_))),
+                "{unreadable:?} {old:?}"
+            );
+        }
+    }
 }
