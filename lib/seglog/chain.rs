@@ -384,8 +384,9 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
     }
 
     /// Whether no members have more of an incarnation without one of them, and later ones, than
-    /// first batches at one place. Each begins with a segment.
-    pub(crate) fn has_begun_only(&mut self, incarnation: u64) -> bool {
+    /// first batches at one place. Each begins with a segment. Uses of segments before one that a
+    /// dump has say nothing.
+    pub(crate) fn has_begun_only(&mut self, since: (u64, u64)) -> bool {
         let mut begun = None;
         let Parts {
             segments,
@@ -393,25 +394,32 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
             ..
         } = *self.layout.parts();
         for segment in 0..segments {
-            let is_there = self.has_since((segment, 0), incarnation);
+            let is_there = self.has_since((segment, 0), since);
             if is_there != Some(false) && begun.replace(segment).is_some() {
                 return false;
             }
         }
         let behind = begun.map(|segment| (1..segment_units).map(move |unit| (segment, unit)));
         let mut behind = behind.into_iter().flatten();
-        behind.all(|place| self.has_since(place, incarnation) == Some(false))
+        behind.all(|place| self.has_since(place, since) == Some(false))
     }
 
-    /// Whether a member in sync has a head of an incarnation or a later one at a place, written
-    /// without another one; `None` if one cannot be read.
-    fn has_since(&mut self, (segment, unit): (u32, u32), incarnation: u64) -> Option<bool> {
+    /// Whether a member in sync has a head at a place, of an incarnation and a use of the segment
+    /// that are not earlier, and without another member. `None` if one cannot be read.
+    fn has_since(
+        &mut self,
+        (segment, unit): (u32, u32),
+        (incarnation, segment_sequence): (u64, u64),
+    ) -> Option<bool> {
         let place = Place { segment, unit };
         let at = self.layout.at(place)?;
         let mut is_there = Some(false);
         let in_sync = self.in_sync;
-        let is_since =
-            |head: &Head| head.incarnation >= incarnation && !in_sync.is_within(head.live);
+        let is_since = |head: &Head| {
+            let is_later =
+                head.incarnation >= incarnation && head.segment_sequence >= segment_sequence;
+            is_later && !in_sync.is_within(head.live)
+        };
         for member in in_sync.iter() {
             match self.head(member, place, at) {
                 Ok(Some((head, _))) if is_since(&head) => return Some(true),

@@ -118,7 +118,12 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         let Some(epoch) = self.choice.unless_begun else {
             return Ok(());
         };
-        if self.chain.has_begun_only(epoch) {
+        // A dump that has what was written before a member came back was told to all.
+        let first_use = match self.choice.is_forked {
+            true => 0,
+            false => self.start.cursor.segment_sequence,
+        };
+        if self.chain.has_begun_only((epoch, first_use)) {
             return Ok(());
         }
         let there = self.superblocks.iter().flatten();

@@ -306,7 +306,14 @@ fn choose_of(held: &Held, hiding: Members, quorum: usize) -> Result<Choice, NoQu
         (Ok(chosen), Some(told)) if chosen.epoch.incarnation >= told.epoch.incarnation => {
             Ok(chosen)
         }
-        (Ok(chosen), Some(told)) if is_cut_off(held, &chosen.epoch, &told.epoch) => Ok(chosen),
+        (Ok(chosen), Some(told)) if is_cut_off(held, hiding, &chosen.epoch, &told.epoch) => {
+            // Or that one was cut off, and the parent of the other one went on.
+            let unless_begun = Some(chosen.epoch.incarnation);
+            Ok(Choice {
+                unless_begun,
+                ..chosen
+            })
+        }
         (_, Some(told)) => Ok(told),
         (Ok(chosen), None) => Ok(chosen),
         (Err(why), None) => {
@@ -337,23 +344,44 @@ pub(crate) fn choose_by_force(
     })
 }
 
-/// Returns a choice that does not count if something was written since another child of its parent,
-/// which is as possible: a member hides which of both it was told.
+/// Returns a choice that does not count if something was written since another one, which is as
+/// possible: both have come from one epoch, and a member hides which of both it was told.
 fn in_doubt(held: &Held, (hiding, quorum): (Members, usize), chosen: Choice) -> Choice {
     let Choice { epoch, in_sync, .. } = chosen;
-    let is_other = |other: &Choice| {
+    let (from, _) = come_from(held, hiding, &chosen);
+    let since = |other: &Choice| {
         let both = other.in_sync.and(in_sync);
+        let (parent, since) = come_from(held, hiding, other);
         // Of one incarnation the log is followed by what its batches say.
-        let is_earlier = other.epoch.incarnation < epoch.incarnation;
-        let is_sibling = is_earlier && other.epoch.parent == epoch.parent;
-        is_sibling && !both.and(hiding).is_empty() && !in_sync.is_within(other.in_sync)
+        let is_sibling = other.epoch.incarnation < epoch.incarnation && parent == from;
+        let is_other = is_sibling && !both.and(hiding).is_empty();
+        (is_other && !in_sync.is_within(other.in_sync)).then_some(since)
     };
-    let mut possible = possible_ones(held, quorum).into_iter().flatten();
-    let other = possible.find(is_other).map(|other| other.epoch.incarnation);
+    let shown = possible_ones(held, quorum).into_iter();
+    let possible = shown.chain(told(held, hiding, quorum)).flatten();
+    let earliest = possible.filter_map(|other| since(&other)).min();
     Choice {
-        unless_begun: chosen.unless_begun.or(other),
+        unless_begun: chosen.unless_begun.or(earliest),
         ..chosen
     }
+}
+
+/// Returns the epoch that a choice has come from, and the incarnation from which on what relies on
+/// it was written: its parent, and its own. If a member hides that parent, it shows the one before.
+fn come_from(held: &Held, hiding: Members, choice: &Choice) -> (u64, u64) {
+    let Epoch {
+        parent,
+        incarnation,
+        ..
+    } = choice.epoch;
+    let hiding = hiding.and(choice.in_sync).iter();
+    let mut shown = hiding.filter_map(|member| *held.get(member)?);
+    let is_before = |shown: &Epoch| {
+        let is_known = *shown == choice.epoch || shown.id == parent || shown.parent == parent;
+        !is_known && shown.incarnation < incarnation
+    };
+    let before = shown.find(is_before);
+    before.map_or((parent, incarnation), |shown| (shown.id, shown.incarnation))
 }
 
 /// Returns the member that alone hides something.
@@ -384,33 +412,47 @@ pub(crate) fn choose_again(
     other.or((rest.in_sync.count() >= quorum).then_some(rest))
 }
 
-/// Returns whether an epoch is rather one of an assembly by force that was cut off than one later
-/// than `chosen`, which went on without those that hold it. Its incarnation says nothing then:
-/// [`Choice::behind_what_is_given_up`] has made it later than those of all assemblies since.
-fn is_cut_off(held: &Held, chosen: &Epoch, epoch: &Epoch) -> bool {
+/// Returns whether an epoch was rather cut off than told after `chosen`, which went on without all
+/// that hold it. Were it later they would be in sync again by an epoch between both, of which all
+/// were told that hold `chosen`, and one of them hides nothing. Or it is one of an assembly by
+/// force, of which the incarnation says nothing: [`Choice::behind_what_is_given_up`] has made it
+/// later than those of all assemblies since.
+fn is_cut_off(held: &Held, hiding: Members, chosen: &Epoch, epoch: &Epoch) -> bool {
     let holders = those(held, |other| other == epoch);
+    let in_sync = chosen.in_sync();
+    let was_told = in_sync.is_within(those(held, |other| other == chosen));
+    let is_known = was_told && !in_sync.is_within(hiding);
     let ahead = epoch.incarnation.saturating_sub(chosen.incarnation);
-    !chosen.failed.and(holders).is_empty() && ahead >= GIVEN_UP_MAX / 2
+    !chosen.failed.and(holders).is_empty() && (is_known || ahead >= GIVEN_UP_MAX / 2)
 }
 
 /// Returns the choices of epochs whose parent the members that they call in sync of those that hide
-/// something must have been told, and hide.
+/// something must have been told, and hide. One that shows that the holders had failed was told
+/// before that they are back, or has gone on without them: the log tells.
 fn told(held: &Held, hiding: Members, quorum: usize) -> [Option<Choice>; MEMBERS] {
     held.map(|epoch| {
         let epoch = epoch?;
         let holders = those(held, |other| *other == epoch);
-        let hiding = hiding.and(epoch.in_sync()).minus(holders);
+        let behind = hiding.and(epoch.in_sync()).minus(holders);
         let mut hidden = *held;
-        for member in hiding.iter() {
+        let mut unless_begun = None;
+        for member in behind.iter() {
             let shown = hidden.get_mut(member)?.as_mut()?;
             let is_later = epoch.incarnation > shown.incarnation;
             // Who shows another child of its parent held that before, and went on.
             let is_known = epoch.parent == shown.id || epoch.parent == shown.parent;
-            if !is_later || is_known || is_cut_off(held, shown, &epoch) {
+            if !is_later || is_known || is_cut_off(held, hiding, shown, &epoch) {
                 return None;
+            }
+            if !shown.failed.and(holders).is_empty() {
+                unless_begun = Some(shown.incarnation);
             }
             shown.id = epoch.parent;
         }
-        possible(&hidden, &epoch, quorum).filter(|_| !hiding.is_empty())
+        let choice = possible(&hidden, &epoch, quorum).filter(|_| !behind.is_empty())?;
+        Some(Choice {
+            unless_begun,
+            ..choice
+        })
     })
 }
