@@ -138,7 +138,10 @@ impl fmt::Display for NoQuorum {
         f.write_str(match (self.present == Members::ALL, self.force_helps) {
             (true, false) => "name two of them, if need be with force=1",
             (true, true) => "name two of them, or all with force=1",
-            (false, false) => "add the member that is missing",
+            (false, false) => {
+                "add the member that is missing; if it is lost, rnbd-ec dump --log lists what is \
+                 left"
+            }
             (false, true) => {
                 "add the member that is missing, or give up what it alone may know: force=1"
             }

@@ -234,7 +234,14 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         mut assign: impl FnMut(&mut T, (&Head, usize), &[u8]) -> Result<(), record::Malformed>,
     ) -> Result<(), Fault<D::Error>> {
         self.check_not_begun()?;
-        let (mut cursor, mut opened) = self.walk_once(table, &mut assign)?;
+        let (mut cursor, mut opened) = match self.walk_once(table, &mut assign) {
+            Err(why) if self.is_told_by_force(&why) => {
+                self.give_up();
+                self.forget(table);
+                self.walk_once(table, &mut assign)?
+            }
+            walked => walked?,
+        };
         for _ in 0..MEMBERS {
             let Some(lived) = self.chain.lived.take() else {
                 break;
@@ -280,7 +287,11 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         // Each segment behind the start is written once.
         let last_use = u64::from(self.chain.layout.parts().segments);
         let last_use = cursor.segment_sequence.saturating_add(last_use);
-        while let Some(accepted) = self.chain.next(&cursor)? {
+        loop {
+            let next = self.chain.next(&cursor);
+            let Some(accepted) = next.map_err(|why| self.named(why))? else {
+                break;
+            };
             let head = &accepted.head;
             let sequence = head.sequence;
             if head.segment_sequence > last_use {

@@ -7,7 +7,8 @@ use super::{
     epoch::{
         choose_again,
         Choice,
-        Epoch, //
+        Epoch,
+        NoQuorum, //
     },
     fault::Fault,
     members::Members,
@@ -62,8 +63,37 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         choice.in_sync.minus(suspects)
     }
 
+    /// Returns a reason that tells what to do: what a member has that is there, and not in sync, is
+    /// of an epoch that does not count beside the one that is chosen.
+    pub(crate) fn named(&self, why: Fault<D::Error>) -> Fault<D::Error> {
+        let there = self.superblocks.iter().flatten();
+        let present: Members = there.map(|there| there.member).collect();
+        let others = present.minus(self.choice.in_sync);
+        match why {
+            Fault::Unreadable { member, .. } if others.contains(member) => {
+                Fault::NoQuorum(NoQuorum {
+                    present,
+                    force_helps: false,
+                })
+            }
+            why => why,
+        }
+    }
+
+    /// Whether the log was not followed for a batch that was written with a member that is missing,
+    /// and without one that is in sync, though no slot hides an epoch that says so. When force was
+    /// cut off before it had told a member the epoch that it began with, over the one of this
+    /// batch: that was given up.
+    pub(crate) fn is_told_by_force(&self, why: &Fault<D::Error>) -> bool {
+        let is_known = self.is_forced && self.hiding.is_empty() && !self.chain.gives_up;
+        let Fault::Unreadable { member, .. } = *why else {
+            return false;
+        };
+        is_known && !self.choice.in_sync.contains(member)
+    }
+
     /// Ends the log before what was written without one of the members: that is given up.
-    fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.chain.gives_up = true;
         self.gives_up = true;
     }
@@ -80,9 +110,14 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
             None if self.is_forced => self.give_up(),
             None => return Err(Fault::Superseded { sequence }),
         }
+        self.forget(table);
+        Ok(())
+    }
+
+    /// Forgets what was found: the log is followed anew.
+    pub(crate) fn forget(&self, table: &mut impl Table) {
         for index in 0..self.chain.layout.words() {
             table.set(index, 0);
         }
-        Ok(())
     }
 }
