@@ -278,22 +278,25 @@ def _simulation(tier: str) -> Callable[[Output], Counts]:
     return run
 
 
-def _lives(out: Output) -> Counts:
-    """The crash model of the log of segments: long lives of arrays, by many seeds."""
-    environment = cargo.environment() | {"SEGLOG_LIVES": str(LIVES)}
-    status, _ = out.stream([*IDLE, *cargo.command(), "test", "--locked", "--quiet", "--manifest-path",
-                            "tools/Cargo.toml", "--package", "ferrofabric-seglog", "--test", "crash", "long_lives"],
-                           environment)
-    return out.one(f"seglog.{LIVES}-lives", status)
+def _long_tests(name: str, words: str, environment: dict[str, str]) -> Callable[[Output], Counts]:
+    """Tests on the host that take long, as one."""
+    def run(out: Output) -> Counts:
+        status, _ = out.stream([*IDLE, *cargo.command(), "test", "--locked", "--quiet", "--manifest-path",
+                                "tools/Cargo.toml", "--package", *words.split()], cargo.environment() | environment)
+        return out.one(name, status)
+    return run
 
 
-def _members(out: Output) -> Counts:
-    """Many nodes of the cooperative cache find each other, and lose one."""
-    environment = cargo.environment() | {"SIM_CACHE_MEMBERS": str(MEMBERS)}
-    status, _ = out.stream([*IDLE, *cargo.command(), "test", "--locked", "--quiet", "--manifest-path",
-                            "tools/Cargo.toml", "--package", "ferrofabric-sim-cache", "--test", "cache",
-                            "many_members"], environment)
-    return out.one(f"sim-cache.{MEMBERS}-members", status)
+def _lives() -> list[Stage]:
+    """Long lives of arrays, by many seeds; all small worlds of their superblocks; nodes of the cache find each other."""
+    return [Stage("crash model of the log", _long_tests(
+                f"seglog.{LIVES}-lives", "ferrofabric-seglog --test crash long_lives", {"SEGLOG_LIVES": str(LIVES)})),
+            Stage("small worlds of the log", _long_tests(
+                "seglog.small-worlds", "ferrofabric-seglog --test slots -- --include-ignored",
+                {"SEGLOG_WORLDS": "all"})),
+            Stage("members of the cache", _long_tests(
+                f"sim-cache.{MEMBERS}-members", "ferrofabric-sim-cache --test cache many_members",
+                {"SIM_CACHE_MEMBERS": str(MEMBERS)}))]
 
 
 def _fuzz_targets(out: Output) -> Counts:
@@ -458,8 +461,7 @@ def _host(tier: str) -> list[Stage]:
     built = [] if tier == CHECK else [Stage("objects", _objects, (BUILD,)), Stage("native", _native, (BUILD,))]
     more = _more() if tier in (ALL, LONG) else []
     guests = [] if tier == CHECK else [Stage(GUESTS, _guests(tier))]
-    lives = [Stage("crash model of the log", _lives), Stage("members of the cache", _members),
-             Stage("properties", _properties)] if tier == LONG else []
+    lives = [*_lives(), Stage("properties", _properties)] if tier == LONG else []
     # Counts of events, which what runs beside it does not change.
     speed = [Stage("speed", _speed, (BUILD, GUESTS))] if tier != CHECK else []
     return [*build, Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
