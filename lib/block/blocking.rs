@@ -218,6 +218,16 @@ impl<P: Permission> Blocking<P> {
     /// `EINVAL` for another byte, or more than the memory for an IO; `ETIMEDOUT`, and `EBUSY` while
     /// the answer is owed; that of the permission, and of the device.
     pub fn read(&mut self, at: u64, to: &mut [u8]) -> Result {
+        let timeout_ms = self.timeout_ms();
+        self.read_within(at, to, timeout_ms)
+    }
+
+    /// Reads as [`Self::read`] does, and waits no longer than `timeout_ms`, if that is limited.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read`].
+    pub fn read_within(&mut self, at: u64, to: &mut [u8], timeout_ms: u32) -> Result {
         // The blocks that have it.
         let block_bytes = u64::from(self.device.logical_block_bytes()).max(1);
         let skipped = at.checked_rem(block_bytes).unwrap_or_default();
@@ -229,7 +239,7 @@ impl<P: Permission> Blocking<P> {
         let len = len
             .checked_next_multiple_of(block_bytes as usize)
             .ok_or(EINVAL)?;
-        self.io(Op::Read, Flags::SYNC, start, len)?;
+        self.io((Op::Read, Flags::SYNC), start, len, timeout_ms)?;
         self.pages.copy_out(skipped, to)
     }
 
@@ -241,7 +251,8 @@ impl<P: Permission> Blocking<P> {
     pub fn write(&mut self, at: u64, from: &[u8], flags: Flags) -> Result {
         self.check_owed()?;
         self.pages.copy_in(0, from)?;
-        self.io(Op::Write, Flags::SYNC | flags, at, from.len())
+        let timeout_ms = self.timeout_ms();
+        self.io((Op::Write, Flags::SYNC | flags), at, from.len(), timeout_ms)
     }
 
     /// Makes durable what was written before.
@@ -250,7 +261,19 @@ impl<P: Permission> Blocking<P> {
     ///
     /// `ETIMEDOUT`, `EBUSY`; that of the permission, and of the device.
     pub fn flush(&mut self) -> Result {
-        self.io(Op::Flush, Flags::NONE, 0, 0)
+        let timeout_ms = self.timeout_ms();
+        self.io((Op::Flush, Flags::NONE), 0, 0, timeout_ms)
+    }
+
+    /// Waits for an answer that is owed, as long as for an IO; then the device can be asked again.
+    pub fn await_owed(&mut self) {
+        if self.is_owed {
+            let _ = self.waiter.done.wait_timeout_ms(self.timeout_ms());
+        }
+    }
+
+    fn timeout_ms(&self) -> u32 {
+        self.limit.as_ref().map_or(0, |limit| limit.timeout_ms)
     }
 
     /// Checks that no IO is in flight.
@@ -292,7 +315,13 @@ impl<P: Permission> Blocking<P> {
     }
 
     /// Does an IO of the first bytes of the memory.
-    fn io(&mut self, op: Op, flags: Flags, at: u64, len_bytes: usize) -> Result {
+    fn io(
+        &mut self,
+        (op, flags): (Op, Flags),
+        at: u64,
+        len_bytes: usize,
+        timeout_ms: u32,
+    ) -> Result {
         self.check_owed()?;
         let len_bytes = u32::try_from(len_bytes).map_err(|_| EINVAL)?;
         let flags = flags.awaited(op);
@@ -307,8 +336,8 @@ impl<P: Permission> Blocking<P> {
             Err(_) => drop(bio),
         }
         match &self.limit {
-            Some(limit) => {
-                let ended = self.waiter.done.wait_timeout_ms(limit.timeout_ms);
+            Some(_) => {
+                let ended = self.waiter.done.wait_timeout_ms(timeout_ms);
                 ended.inspect_err(|_| self.is_owed = true)?;
             }
             None => self.waiter.done.wait(),

@@ -17,6 +17,16 @@ pub trait Devices {
     /// Returns the device's error.
     fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Self::Error>;
 
+    /// Reads as [`Self::read`] does what others give as well: who limits the time of an IO waits
+    /// less for it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn read_soon(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Self::Error> {
+        self.read(member, at, to)
+    }
+
     /// Writes whole units; with `fua` they are durable then.
     ///
     /// # Errors

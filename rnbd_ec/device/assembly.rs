@@ -186,7 +186,7 @@ fn open(command: &Command<'_>) -> Result<DevicesOf> {
 #[inline(never)]
 fn sort(command: &Command<'_>, queues: &Arc<ArrayQueues>, devices: DevicesOf) -> Result<DevicesOf> {
     let name = command.name;
-    let mut given = OneByOne::new(queues, &devices, command.settings.member_timeout_ms)?;
+    let mut given = OneByOne::new(queues, &devices, &command.settings)?;
     let mut sorted = [None, None, None];
     for (place, device) in devices.into_iter().enumerate() {
         let Some(device) = device else { continue };
@@ -232,7 +232,7 @@ fn create(command: &Command<'_>, queues: &Arc<ArrayQueues>, devices: &DevicesOf)
         EINVAL
     })?;
     check_memory(command, &layout)?;
-    let mut one_by_one = OneByOne::new(queues, devices, command.settings.member_timeout_ms)?;
+    let mut one_by_one = OneByOne::new(queues, devices, &command.settings)?;
     for (place, device) in devices.iter().enumerate() {
         let shown = device.as_ref().and_then(|d| d.name()).unwrap_or_default();
         let found = superblock(&mut one_by_one, place).inspect_err(|error| {
@@ -429,7 +429,7 @@ pub(super) fn assemble(
     };
     let is_there = |member: &usize| matches!(devices.get(*member), Some(Some(_)));
     let present: Members = (0..MEMBERS).filter(is_there).collect();
-    let mut one_by_one = OneByOne::new(&queues, &devices, command.settings.member_timeout_ms)?;
+    let mut one_by_one = OneByOne::new(&queues, &devices, &command.settings)?;
     let (array, uuid) = recover(command, &mut one_by_one, present)?;
     let (layout, live) = (*array.layout(), array.live());
     warn_of_blocks(command, &layout, &devices);

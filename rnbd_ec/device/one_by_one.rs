@@ -30,6 +30,7 @@ use seglog::{
 };
 
 use super::work_queues::ArrayQueues;
+use crate::proto::command::Settings;
 
 /// The bytes that are read at once where few are asked for: heads are looked for unit by unit.
 const AHEAD_BYTES: usize = 64 << 10;
@@ -83,6 +84,8 @@ impl Ahead {
 pub(super) struct Member {
     device: Blocking,
     ahead: Ahead,
+    /// The answer to a read is owed that was waited for briefly: who needs the member waits for it.
+    is_late: bool,
 }
 
 /// The members that are there.
@@ -95,21 +98,24 @@ pub(super) struct OneByOne {
     /// A superblock and what fills its slot.
     slot: KVec<u8>,
     timeout_ms: u32,
+    /// The time of reads that others do as well; 0 if they are waited for as any other one.
+    hedge_ms: u32,
 }
 
 impl OneByOne {
-    /// Takes the devices of the members that are there, each of whose IOs ends in `timeout_ms`
+    /// Takes the devices of the members that are there, each of whose IOs ends in so many
     /// milliseconds. Sleeps.
     pub(super) fn new(
         queues: &Arc<ArrayQueues>,
         devices: &[Option<Arc<BlockDevice>>; MEMBERS],
-        timeout_ms: u32,
+        settings: &Settings,
     ) -> Result<Self> {
         let mut this = Self {
             queues: queues.clone(),
             members: [None, None, None],
             slot: KVec::from_elem(0, SLOT_BYTES as usize, GFP_KERNEL)?,
-            timeout_ms,
+            timeout_ms: settings.member_timeout_ms,
+            hedge_ms: settings.hedge_ms,
         };
         for (member, device) in devices.iter().enumerate() {
             if let Some(device) = device {
@@ -138,6 +144,7 @@ impl OneByOne {
                 at: None,
                 unreadable: None,
             },
+            is_late: false,
         };
         let place = self.members.get_mut(member).ok_or(EINVAL)?;
         Ok(place.replace(new))
@@ -168,7 +175,9 @@ impl OneByOne {
 
     fn get(&mut self, member: usize) -> Result<&mut Member> {
         let member = self.members.get_mut(member).and_then(Option::as_mut);
-        member.ok_or(ENODEV)
+        let member = member.ok_or(ENODEV)?;
+        member.settle();
+        Ok(member)
     }
 }
 
@@ -181,8 +190,24 @@ impl Drop for OneByOne {
 }
 
 impl Member {
+    /// Waits for what was waited for briefly.
+    fn settle(&mut self) {
+        if core::mem::take(&mut self.is_late) {
+            self.device.await_owed();
+        }
+    }
+
+    /// Reads from a member, in so many milliseconds if that is said.
+    fn read(&mut self, at: u64, to: &mut [u8], within_ms: Option<u32>) -> Result {
+        match self.read_ahead(at, to, within_ms) {
+            Some(()) => Ok(()),
+            None if self.device.is_owed() => Err(ETIMEDOUT),
+            None => self.read_now(at, to, within_ms),
+        }
+    }
+
     /// Reads through what was read ahead; `None` if that cannot be.
-    fn read_ahead(&mut self, at: u64, to: &mut [u8]) -> Option<()> {
+    fn read_ahead(&mut self, at: u64, to: &mut [u8], within_ms: Option<u32>) -> Option<()> {
         if to.len() > SHORT_BYTES {
             return None;
         }
@@ -192,12 +217,29 @@ impl Member {
             if self.ahead.unreadable == Some(start) {
                 return None;
             }
-            (self.ahead.at, self.ahead.unreadable) = (None, Some(start));
-            self.device.read(start, &mut self.ahead.bytes).ok()?;
-            (self.ahead.at, self.ahead.unreadable) = (Some(start), None);
+            self.ahead.forget();
+            let mut bytes = core::mem::take(&mut self.ahead.bytes);
+            let read = self.read_now(start, &mut bytes, within_ms);
+            self.ahead.bytes = bytes;
+            match read {
+                Ok(()) => self.ahead.at = Some(start),
+                // It may be read whole when the device answers again.
+                Err(_) if self.device.is_owed() => {}
+                Err(_) => self.ahead.unreadable = Some(start),
+            }
+            read.ok()?;
         }
         to.copy_from_slice(self.ahead.get(at, to.len())?);
         Some(())
+    }
+
+    fn read_now(&mut self, at: u64, to: &mut [u8], within_ms: Option<u32>) -> Result {
+        let Some(within_ms) = within_ms else {
+            return self.device.read(at, to);
+        };
+        let read = self.device.read_within(at, to, within_ms);
+        self.is_late |= read.is_err() && self.device.is_owed();
+        read
     }
 }
 
@@ -213,12 +255,13 @@ impl Devices for OneByOne {
     }
 
     fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Failed> {
-        let member = self.get(member)?;
-        match member.read_ahead(at, to) {
-            Some(()) => Ok(()),
-            None if member.device.is_owed() => Err(Failed(ETIMEDOUT)),
-            None => Ok(member.device.read(at, to)?),
-        }
+        Ok(self.get(member)?.read(at, to, None)?)
+    }
+
+    fn read_soon(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Failed> {
+        let within_ms = Some(self.hedge_ms.min(self.timeout_ms)).filter(|ms| *ms > 0);
+        let member = self.members.get_mut(member).and_then(Option::as_mut);
+        Ok(member.ok_or(ENODEV)?.read(at, to, within_ms)?)
     }
 
     fn write(&mut self, member: usize, at: u64, from: &[u8], fua: bool) -> Result<(), Failed> {
@@ -231,6 +274,7 @@ impl Devices for OneByOne {
         let Self { members, slot, .. } = self;
         let member = members.get_mut(member).and_then(Option::as_mut);
         let member = member.ok_or(ENODEV)?;
+        member.settle();
         member.ahead.forget();
         let from = if is_superblock { slot } else { from };
         let flags = if fua { Flags::FUA } else { Flags::NONE };

@@ -7,7 +7,10 @@
 //! is possible. No read fails for it, as all members may be well.
 
 use seglog::{
-    members::Members,
+    members::{
+        Members,
+        DATA_COLUMNS, //
+    },
     record::Spot,
     source, //
 };
@@ -60,5 +63,52 @@ impl Asking {
     /// Has all asked, and waited for, as those that are not slow did not give what is read.
     pub fn wait_for_all(&mut self) {
         self.waits_for_all = true;
+    }
+}
+
+/// Time that a member is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// None: it was late before, and is not asked.
+    Not,
+    /// The time of a read that others do as well.
+    Briefly,
+    /// The time of any IO.
+    Long,
+}
+
+/// The members that were late while a segment is read, one IO after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Patience {
+    late: Members,
+    waits_for_all: bool,
+}
+
+impl Patience {
+    /// Returns how long a member is waited for. Two others of `usable`, all that have the segment,
+    /// give what it has: the head of a batch is on one of them, at least, and each column can be
+    /// rebuilt.
+    pub fn wait(&self, member: usize, usable: Members) -> Wait {
+        let others = usable.minus(self.late.or(Members::of(member)));
+        if self.waits_for_all || others.count() < DATA_COLUMNS {
+            Wait::Long
+        } else if self.late.contains(member) {
+            Wait::Not
+        } else {
+            Wait::Briefly
+        }
+    }
+
+    /// A member that was waited for briefly has not given what it has.
+    pub fn is_late(&mut self, member: usize) {
+        self.late = self.late.or(Members::of(member));
+    }
+
+    /// Has a member waited for that was late, as the others have not given something. Returns
+    /// whether there is one: then that is to be read once more.
+    pub fn wait_for_all(&mut self) -> bool {
+        let has_late = !self.waits_for_all && !self.late.is_empty();
+        self.waits_for_all |= has_late;
+        has_late
     }
 }

@@ -43,6 +43,10 @@ use super::{
         Array,
         Memory, //
     },
+    asking::{
+        Patience,
+        Wait, //
+    },
     packing::RECORDS_MAX,
 };
 
@@ -95,15 +99,20 @@ pub struct Loaded {
     pub is_stopped: bool,
 }
 
-/// The members, of which nothing is read any more when the array is being stopped: where a disk has
-/// bad sectors it tries each for seconds, and a segment may be full of them.
-struct UntilStopped<'a, D, F> {
+/// The members. Nothing of them is read any more when the array is being stopped: where a disk has
+/// bad sectors it tries each for seconds, and a segment may be full of them. Nor is one waited for
+/// that is late while the others have what is read.
+struct Patiently<'a, D, F> {
     devices: &'a mut D,
     is_stopping: F,
     is_stopped: bool,
+    usable: Members,
+    patience: Patience,
+    /// One that was waited for has given an error.
+    has_failed: bool,
 }
 
-impl<D: Devices, F: Fn() -> bool> Devices for UntilStopped<'_, D, F> {
+impl<D: Devices, F: Fn() -> bool> Devices for Patiently<'_, D, F> {
     type Error = ();
 
     fn bytes(&self, member: usize) -> u64 {
@@ -115,7 +124,16 @@ impl<D: Devices, F: Fn() -> bool> Devices for UntilStopped<'_, D, F> {
         if self.is_stopped {
             return Err(());
         }
-        self.devices.read(member, at, to).map_err(|_| ())
+        match self.patience.wait(member, self.usable) {
+            Wait::Not => return Err(()),
+            Wait::Briefly => {
+                let soon = self.devices.read_soon(member, at, to);
+                return soon.map_err(|_| self.patience.is_late(member));
+            }
+            Wait::Long => {}
+        }
+        let read = self.devices.read(member, at, to);
+        read.map_err(|_| self.has_failed = true)
     }
 
     fn write(&mut self, member: usize, at: u64, from: &[u8], fua: bool) -> Result<(), ()> {
@@ -225,10 +243,13 @@ impl Victim {
         (layout, tag): (&Layout, ArrayTag),
         crc: &impl Checksum,
     ) -> Loaded {
-        let devices = &mut UntilStopped {
+        let devices = &mut Patiently {
             devices: devices.0,
             is_stopping: devices.1,
             is_stopped: false,
+            usable: self.usable,
+            patience: Patience::default(),
+            has_failed: false,
         };
         let (mut loaded, mut bytes) = (Loaded::default(), 0);
         let units = layout.parts().segment_units;
@@ -237,7 +258,13 @@ impl Victim {
                 segment: self.segment,
                 unit: self.unit,
             };
-            let Some(head) = self.head(devices, stage, place, (layout, tag), crc) else {
+            devices.has_failed = false;
+            let mut head = self.head(devices, stage, place, (layout, tag), crc);
+            // Who was late may be the only one of the others that has a later one.
+            if devices.has_failed && devices.patience.wait_for_all() {
+                head = self.head(devices, stage, place, (layout, tag), crc);
+            }
+            let Some(head) = head else {
                 self.unit = self.unit.saturating_add(1);
                 continue;
             };
@@ -250,9 +277,14 @@ impl Victim {
             }
             self.unit = self.unit.saturating_add(head.units.into());
             for column in head.data_columns() {
-                let of = (&head, column);
-                let has_all =
+                let (of, before) = ((&head, column), (loaded, bytes));
+                let mut has_all =
                     self.column(devices, stage, of, (&mut loaded, &mut bytes), layout, crc);
+                if has_all.is_none() && devices.patience.wait_for_all() {
+                    (loaded, bytes) = before;
+                    has_all =
+                        self.column(devices, stage, of, (&mut loaded, &mut bytes), layout, crc);
+                }
                 if has_all.is_none() {
                     loaded.lost_columns = loaded.lost_columns.saturating_add(1);
                 }

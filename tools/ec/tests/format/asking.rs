@@ -2,7 +2,11 @@
 
 //! The members that a read asks, when some are slow and some have too much to do.
 
-use rnbd_ec::proto::asking::Asking;
+use rnbd_ec::proto::asking::{
+    Asking,
+    Patience,
+    Wait, //
+};
 use seglog::{
     members::{
         Members,
@@ -118,5 +122,32 @@ fn members_that_are_well_and_slow_are_waited_for_in_the_end() {
                 }
             }
         }
+    }
+}
+
+/// One member is waited for briefly, and then not at all, while two others have what is read; two
+/// that are late are none to wait for briefly.
+#[test]
+fn who_reads_a_segment_waits_for_no_member_that_is_late_while_two_others_have_it() {
+    for (usable, late) in all_sets().flat_map(|usable| all_sets().map(move |late| (usable, late))) {
+        let mut patience = Patience::default();
+        let mut waited = Members::NONE;
+        for member in usable.iter() {
+            let wait = patience.wait(member, usable);
+            let others = usable.minus(waited.or(Members::of(member)));
+            let is_brief = others.count() >= 2;
+            let expected = if is_brief { Wait::Briefly } else { Wait::Long };
+            assert_eq!(wait, expected, "{usable:?} {member} {waited:?}");
+            if is_brief && late.contains(member) {
+                patience.is_late(member);
+                waited = waited.or(Members::of(member));
+                assert_eq!(patience.wait(member, usable), Wait::Not);
+            }
+        }
+        assert!(waited.count() <= 1);
+        assert_eq!(patience.wait_for_all(), !waited.is_empty());
+        assert!(!patience.wait_for_all());
+        let wait = |member| patience.wait(member, usable);
+        assert!(waited.is_empty() || usable.iter().all(|member| wait(member) == Wait::Long));
     }
 }

@@ -223,6 +223,16 @@ fn a_segment_is_repaired_once_and_when_the_log_has_left_it() {
 }
 
 #[test]
+fn a_collector_waits_for_no_member_that_is_late() {
+    let setting = Setting {
+        is_raw: true,
+        percent: 30,
+        ..Setting::default()
+    };
+    Life::new(seeds().start, setting).run_with_a_late_member();
+}
+
+#[test]
 fn a_stop_does_not_wait_for_a_segment_with_bad_sectors() {
     let setting = Setting {
         is_raw: true,

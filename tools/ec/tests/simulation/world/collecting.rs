@@ -28,12 +28,17 @@ use rnbd_ec::proto::{
 use seglog::{
     collect::Purpose,
     devices::Devices,
-    layout::COLUMN_BYTES_MAX,
+    layout::{
+        Layout,
+        COLUMN_BYTES_MAX, //
+    },
     log::{
         Wait,
         WINDOW, //
     },
-    record::Record, //
+    members::MEMBERS,
+    record::Record,
+    ArrayTag, //
 };
 
 use super::{
@@ -84,6 +89,22 @@ impl Collecting {
             next: 0,
         }
     }
+
+    fn load_of(
+        &mut self,
+        (mut devices, is_stopping): (impl Devices, impl Fn() -> bool),
+        (layout, tag): (Layout, ArrayTag),
+    ) -> Loaded {
+        let (mut column, mut other) = (vec![0; COLUMN_BYTES_MAX], vec![0; COLUMN_BYTES_MAX]);
+        let mut stage = Stage {
+            column: &mut column,
+            other: &mut other,
+            payloads: &mut self.payloads,
+            records: &mut self.records,
+        };
+        let devices = (&mut devices, is_stopping);
+        self.victim.load(devices, &mut stage, (&layout, tag), &Crc)
+    }
 }
 
 /// The members, whose reads are counted.
@@ -110,7 +131,79 @@ impl Devices for Counted<'_> {
     }
 }
 
+/// The members, of which one is late: it gives an error to who waits briefly. With the reads of it
+/// that were waited for so, and as long as any IO.
+struct Late<'a>(OneByOne<'a>, usize, &'a Cell<(u32, u32)>);
+
+impl Devices for Late<'_> {
+    type Error = &'static str;
+
+    fn bytes(&self, member: usize) -> u64 {
+        self.0.bytes(member)
+    }
+
+    fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), &'static str> {
+        let (soon, long) = self.2.get();
+        if member == self.1 {
+            self.2.set((soon, long + 1));
+        }
+        self.0.read(member, at, to)
+    }
+
+    fn read_soon(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), &'static str> {
+        if member != self.1 {
+            return self.0.read(member, at, to);
+        }
+        let (soon, long) = self.2.get();
+        self.2.set((soon + 1, long));
+        Err("it is late")
+    }
+
+    fn write(&mut self, _: usize, _: u64, _: &[u8], _: bool) -> Result<(), &'static str> {
+        Err("a collector writes nothing by itself")
+    }
+
+    fn flush(&mut self, _: usize) -> Result<(), &'static str> {
+        Err("a collector flushes nothing by itself")
+    }
+}
+
 impl Life {
+    /// A segment is collected while a member is late: it is waited for once, and briefly, while the
+    /// others have all; as long as any IO where one of these cannot be read. All is found.
+    pub(crate) fn run_with_a_late_member(mut self) {
+        self.fill();
+        let layout = *self.array.layout();
+        assert_eq!(self.repair(0, 0), Repair::Begun);
+        let victim = self.act(|array, acting| array.begin_collecting(acting));
+        let mut collecting = Collecting::new(victim.unwrap());
+        let begun = collecting.victim;
+        let whole = self.load_until(&mut collecting, &Cell::new(0), u32::MAX);
+        assert!(whole.records > 0 && whole.lost_columns == 0);
+        let at = layout.segment(begun.segment());
+        let mut load = |life: &mut Self, late: usize| {
+            let reads = Cell::new((0, 0));
+            collecting.victim = begun;
+            let devices = Late(OneByOne(&mut life.members), late, &reads);
+            let array = (layout, life.array.tag());
+            let loaded = collecting.load_of((devices, || false), array);
+            assert_eq!(loaded, whole, "{}: {late} is late", life.label());
+            reads.get()
+        };
+        for late in 0..MEMBERS {
+            assert_eq!(load(&mut self, late), (1, 0), "{late} is late");
+        }
+        for sector in (0..layout.segment_bytes()).step_by(SECTOR) {
+            if sector / layout.unit_bytes() as u64 % 2 == 1 {
+                self.members[1].spoil(at + sector);
+            }
+        }
+        for late in [0, 2] {
+            let (soon, long) = load(&mut self, late);
+            assert!(soon == 1 && long > 0, "{late}: {soon} {long}");
+        }
+    }
+
     /// A segment is collected that has bad sectors, and the array is stopped after any number of
     /// reads: none follows.
     pub(crate) fn run_with_a_stop(mut self) {
@@ -260,17 +353,9 @@ impl Life {
     }
 
     fn load_until(&mut self, of: &mut Collecting, reads: &Cell<u32>, stop_at: u32) -> Loaded {
-        let (mut column, mut other) = (vec![0; COLUMN_BYTES_MAX], vec![0; COLUMN_BYTES_MAX]);
-        let mut stage = Stage {
-            column: &mut column,
-            other: &mut other,
-            payloads: &mut of.payloads,
-            records: &mut of.records,
-        };
-        let (layout, tag) = (*self.array.layout(), self.array.tag());
-        let mut devices = Counted(OneByOne(&mut self.members), reads);
-        let devices = (&mut devices, || reads.get() >= stop_at);
-        of.victim.load(devices, &mut stage, (&layout, tag), &Crc)
+        let array = (*self.array.layout(), self.array.tag());
+        let devices = Counted(OneByOne(&mut self.members), reads);
+        of.load_of((devices, || reads.get() >= stop_at), array)
     }
 
     /// Goes on with collecting, if it is needed.
