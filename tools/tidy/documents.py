@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
 """Rules about what documents promise of the code."""
-import os.path
 import pathlib
 import re
 
@@ -20,9 +19,6 @@ _NAMED = re.compile(r"\bd([1-9]\d?)_[a-z]")
 _ROW = re.compile(r"^\| D(\d+) \|(.*)\|([^|]*)\|$", re.M)
 _PROBLEM = re.compile(r"^\| (\d+) \|.*\|([^|]*)\|$", re.M)
 _TEST = re.compile(r"`([a-z_0-9]+(?:\.[a-z_0-9]+)+)`")
-_LINK = re.compile(r"\]\((?!\w+:)([^)\s#]*)(?:#([^)\s]+))?\)")
-_HEADING = re.compile(r"^#+ (.*)$", re.M)
-_BLOCK = re.compile(r"^```.*?^```", re.M | re.S)
 # Where the numbers mean something else, or a file is written by a tool.
 _FOREIGN = (".lock", "COPYING")
 
@@ -113,25 +109,4 @@ def locks_are_documented(sources: list[Source]) -> list[str]:
     return complaints
 
 
-def _anchors(page: Source) -> set[str]:
-    """What a link can name of a page, as the usual readers of Markdown call its headings."""
-    words = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in _HEADING.findall(_BLOCK.sub("", page.text)))
-    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in words}
-
-
-def links_lead_somewhere(sources: list[Source]) -> list[str]:
-    """Each link of a document names a file or folder of the tree, and a heading that it has."""
-    pages = {str(source.path): source for source in sources}
-    places = {".", *pages, *(str(folder) for source in sources for folder in source.path.parents)}
-    complaints = []
-    for source in (s for s in sources if s.path.suffix == ".md"):
-        for target, anchor in _LINK.findall(source.text):
-            place = os.path.normpath(source.path.parent / target) if target else str(source.path)
-            if place not in places:
-                complaints.append(f"{source.path}: there is no {target}")
-            elif anchor and (place not in pages or anchor not in _anchors(pages[place])):
-                complaints.append(f"{source.path}: {target} has no heading {anchor}")
-    return complaints
-
-
-RULES = [defects_are_documented, links_lead_somewhere, locks_are_documented, problems_have_tests]
+RULES = [defects_are_documented, locks_are_documented, problems_have_tests]

@@ -5,7 +5,6 @@
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
 from vmlab.checks import eq, ge, in_time, until
@@ -30,10 +29,6 @@ def bar(gfsd: float, others: Mapping[int, float], whole: float) -> str:
     largest = max(parts, key=lambda part: part[1])[0]
     counts[largest] += PARTS - sum(counts.values())
     return "".join(mark * count for mark, count in counts.items())
-
-
-def _knows_all(node: Node) -> bool:
-    return list(node.peers().values()) == ["alive"] * (NODES - 1)
 
 
 class Nodes:
@@ -86,9 +81,8 @@ class Nodes:
         for node in self.nodes[1:]:
             eq(node.add(f"add {first}"), "", "the error of ibaddr")
         self._story.command(self._machine.name, f"echo 'add {first}' > {self.nodes[1].folder}/ibaddr")
-        # One after the other: a busy host keeps now this node silent for a moment, now that one.
-        for node in self.nodes:
-            until(functools.partial(_knows_all, node), 60, "all know all")
+        known = ["alive"] * (NODES - 1)
+        until(lambda: all(list(node.peers().values()) == known for node in self.nodes), 60, "all know all")
         self._story.tell(f"Each was told of the first one, and heard of the others from it: {NODES} nodes that all "
                          "know each other.")
 

@@ -8,7 +8,6 @@ from vmlab import rnbd
 from vmlab.checks import eq, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
-from vmlab.patience import factor
 
 ASSEMBLE = "/sys/class/rnbd-ec/ctl/assemble"
 NAME = "ec0"
@@ -51,12 +50,6 @@ class Array(rnbd.Disk):
     def becomes(self, state: str, seconds: float = 60.0) -> None:
         """Waits until it has a state."""
         until(lambda: self.state() == state, seconds, f"the array is {state}: {self.attribute('members')}")
-
-
-def lasting(seconds: float) -> str:
-    """fio's options for a load of so many seconds. On a slow host it lasts up to twice as long, for so does what is
-    done meanwhile."""
-    return f"--time_based --runtime={seconds * min(2.0, factor()):.0f}"
 
 
 def load(lab: Lab) -> None:

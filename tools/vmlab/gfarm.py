@@ -283,12 +283,6 @@ class Gfarm:
         more = f" && gfrep -q -D {next(name for name in GFSDS if name != host)} {path}" if copies > 1 else ""
         self.run(f"gfreg -h {host} {FOLDER}/put {path}{more}; code=$?; rm {FOLDER}/put; exit $code", 120)
 
-    def await_size(self, path: str, size: int) -> None:
-        """Waits until gfmd knows the size of a file that was written through gfarm2fs, which closes it there after
-        close(2) has returned."""
-        words = f"gfls -l {shlex.quote(path)}"
-        until(lambda: self.run(words).split()[4] == str(size), 20, f"gfmd knows the size of {path}")
-
     def replicas(self, path: str) -> list[str]:
         """The gfsds that have a file."""
         return sorted(self.run(f"gfwhere {shlex.quote(path)}").split())

@@ -31,13 +31,6 @@ for number in range(first, last + 1):
 """
 
 
-def await_saved(gfarm: Gfarm, name: str, size: int, copies: int = 1) -> None:
-    """Waits until the database has a file and its replicas: gfmd writes to it after it has answered."""
-    rows = ("select size, count(*) from INode i, FileCopy c, DirEntry d where c.inumber = i.inumber and "
-            f"d.entryINumber = i.inumber and entryName = '{name}' group by size")
-    until(lambda: gfarm.run(f'{PSQL} -c "{rows}" gfarm') == f"{size}|{copies}\n", 20, f"the database has {name}")
-
-
 def make_inodes(lab: Lab, gfarm: Gfarm, count: int, size: int = 0, conf: str = "") -> None:
     """Makes files in the folder `many`, whose names are their numbers from `FIRST` on, and so are their contents of
     `size` digits; gfmd is started again, with a line more in gfmd.conf."""

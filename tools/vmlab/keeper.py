@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from vmlab import loaded, oracle, paths, replay, rxe, stack
+from vmlab import loaded, oracle, replay, rxe, stack
 from vmlab.channel import MachineGone
 from vmlab.checks import Failed
 from vmlab.image import canonical
@@ -29,9 +29,6 @@ PREEMPT = "/sys/kernel/debug/sched/preempt"
 CPUS = "/sys/devices/system/cpu"
 DEFAULT_PREEMPTION = "lazy"
 
-# What a session had open that ends is closed a moment later.
-_REMOVE_RAM_DISKS = ("for i in 1 2 3 4 5 6 7 8; do [ -e /sys/module/brd ] || exit 0; rmmod brd 2>/dev/null && exit; "
-                     "sleep 0.5; done; rmmod brd")
 # A path's first error is that of its cause, unless rxe names none.
 RXE_GAVE_UP = "work request failed: WR flushed, closing the path"
 
@@ -132,13 +129,9 @@ class Keeper:
             raise Failed("before this test:\n" + "\n".join(wrong))
         modules.shared = needs.shares
         try:
-            if self.was_unplugged:
-                # By the test before: rxe's device may have died with the link, and the neighbour be given up.
-                paths.revive_rxe(self._lab)
-                self._lab.greet()
             self._set_preemption(needs.preempt or DEFAULT_PREEMPTION)
             wrong = [text for texts in self._each(list(self._logs.values()), KernelLog.begin) for text in texts]
-        except (MachineGone, CommandFailed) as why:
+        except MachineGone as why:
             raise Failed("\n".join([f"before this test: {why}", *self._last_words(self._lab)])) from None
         if wrong:
             raise Failed("before this test:\n" + "\n".join(wrong))
@@ -286,7 +279,7 @@ class Keeper:
         wrong = self._unload([baseline for baseline in self._baselines if baseline.machine.alive])
         wrong += self._clean_up(self._lab.take_shared_cleanups())
         for machine in self._lab.machines:
-            if machine.alive and (result := machine.try_run(_REMOVE_RAM_DISKS)).code:
+            if machine.alive and (result := machine.try_run("[ ! -e /sys/module/brd ] || rmmod brd")).code:
                 wrong.append(f"{machine.name}: the ram disks are still in use: {result.out.strip()}")
         try:
             with Deadline(CLEANUP_SECONDS):

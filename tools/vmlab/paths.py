@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vmlab import rnbd, rxe
-from vmlab.checks import ByChance, Failed, TooSlow, WrongData, eq, ok, until
+from vmlab.checks import ByChance, Failed, TooSlow, eq, ok, until
 from vmlab.history import History
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -141,32 +141,6 @@ def reconnect(lab: Lab, folder: str) -> None:
         ok(errno in ("", "EBUSY"), f"reconnect: {errno}")
         return not errno
     until(done, 20, "the path connects again")
-
-
-def add(lab: Lab, wire: int, session: str = "s1") -> None:
-    """Adds the path over a wire, under load. The server refuses it while it does not know the session: while no other
-    path is connected, of which rxe may have ended the last one just then."""
-    def done() -> bool:
-        before = states(lab, session)
-        errno = lab.client.write(rnbd.session_file("add_path", session), f"ip:{lab.address(lab.server, wire)}")
-        ok(not errno or {*before, *states(lab, session)} != {"connected"}, f"add_path: {errno}")
-        return not errno
-    until(done, 30, "the path is added")
-
-
-@contextmanager
-def of_c(lab: Lab) -> Iterator[None]:
-    """The block has a load on a disk of the C client, which fails what it is about to send on a path that rxe flushes.
-    That excuses its errors, but for wrong data, if nothing else has ended a path meanwhile."""
-    marks = lab.client.log_mark(), lab.server.log_mark()
-    try:
-        yield
-    except Failed as why:
-        flushed = lab.client.log_matches("WR flushed", marks[0])
-        ended = lab.client.log_matches("HB missed", marks[0]) + lab.server.log_matches("path closed", marks[1])
-        if isinstance(why, WrongData) or "verify" in str(why) or ended or not flushed:
-            raise
-        raise ByChance(f"{why}; {flushed[0]}") from None
 
 
 # What is not back by then may have met a dead device, and the load uses the host's processors meanwhile.

@@ -80,8 +80,6 @@ def d26_a_write_sent_again_waits_for_the_old_one(address: str, other: str) -> No
         a.write(5, OLD, m.io(late, 0, m.OP_WRITE, SECTOR))
         time.sleep(0.5)
         b.write(5, OLD, m.io(prompt, 0, m.OP_WRITE, SECTOR))
-        if time.monotonic() - written > DELAY_SECONDS - 1:
-            raise Late("the disk may have answered before the second copy came")
         assert b.answer(5, 20_000) == 0
         took = time.monotonic() - written
         assert took > DELAY_SECONDS - 0.5, f"answered {took:.2f} s after the old one was sent: it did not wait for it"
@@ -140,12 +138,9 @@ def all_that_was_in_flight_is_sent_again(address: str, other: str) -> None:
     chunks = range(4, 52)
     with ScriptedPeer() as one, ScriptedPeer() as two:
         a, b, late, prompt = _two_paths(one, two, address, other)
-        written = time.monotonic()
         for chunk in chunks:
             a.write(chunk, bytes([chunk]) * SECTOR, m.io(late, chunk, m.OP_WRITE, SECTOR))
             time.sleep(0.005)
-        if time.monotonic() - written > DELAY_SECONDS - 1:
-            raise Late("the disk may have answered before all were sent again")
         for chunk in chunks:
             b.write(chunk, bytes([chunk]) * SECTOR, m.io(prompt, chunk, m.OP_WRITE, SECTOR))
             time.sleep(0.005)
@@ -226,8 +221,7 @@ def a_fence_message_is_answered_when_the_path_is_drained(address: str, other: st
         b.fence(a.number)
         assert b.fenced() == a.number
         took = time.monotonic() - written
-        if took >= DELAY_SECONDS - 0.5:
-            raise Late(f"answered after {took:.2f} s")
+        assert took < DELAY_SECONDS - 0.5, f"answered after {took:.2f} s"
         assert a.is_closed(), "the path that was given up is still there"
         b.write_device(prompt, 8, NEW, chunk=7)
         b.write(5, OLD, m.io(prompt, 0, m.OP_WRITE, SECTOR))
@@ -293,7 +287,7 @@ def a_newer_attempt_takes_the_place_of_a_live_path(address: str, _other: str) ->
                 took = time.monotonic() - began
                 assert old.is_closed(), "the old path is still there"
                 new.write_device(device, 0, NEW)
-                _await("only the new path is there", lambda: len(_paths()) == 1)
+                assert len(_paths()) == 1, f"paths {_paths()}"
                 print(f"attempt {attempt} was in after {took:.2f} s")
                 if attempt == 0:
                     old = new
@@ -386,10 +380,8 @@ def a_dead_client_is_noticed(address: str, other: str) -> None:
     with ScriptedPeer() as one, ScriptedPeer() as two:
         a, b, _late, prompt = _two_paths(one, two, address, other)
         b.write_device(prompt, 0, NEW, chunk=6)
-        heard = time.monotonic()
         a.write_device(prompt, 0, NEW, chunk=7)
-        _await("the session is gone", lambda: not _paths(), 12)
-        took = time.monotonic() - heard
+        took = _await("the session is gone", lambda: not _paths(), 12)
         assert took > 3, f"gone after {took:.2f} s, before its heartbeats could have been missed"
         print(f"gone after {took:.2f} s")
 
@@ -421,7 +413,7 @@ def the_memory_limit_refuses_with_enomem(address: str, _other: str) -> None:
         with ScriptedPeer() as three:
             try:
                 return Client(three, address, b"third").open().map(b"ram0") >= 0
-            except (Closed, OSError):       # the first one's device is closed after its path
+            except Closed:
                 return False
     _await("another session fits", fits)
 

@@ -29,7 +29,7 @@ def test_an_address_changes_under_io(pair: Lab, who: str, title: str) -> None:
         until(lambda: paths.states(pair) == ["connected", "disconnected"], 30, "the path is lost")
         paths.wait_busy(disk, history=history)
         machine.run(f"ip addr add {address}")
-        paths.back_seconds(pair, lambda: paths.states(pair) == ["connected", "connected"], 40, "the path is back")
+        until(lambda: paths.states(pair) == ["connected", "connected"], 40, "the path is back")
         history.clean()
         # With a heartbeat of 200 ms a stall of the host may have cost a path once more.
         until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are connected at the end")

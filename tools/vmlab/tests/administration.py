@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmlab import paths, rnbd
-from vmlab.checks import ByChance, Failed, eq, ge, in_time, matches, ok, until
+from vmlab.checks import ByChance, Failed, eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
@@ -211,8 +211,7 @@ def flap(lab: Lab) -> None:
     lab.mend(0)
     paths.back_seconds(lab, lambda: paths.state(lab, 0) == "connected", 30, "the path is back")
     paths.rest(1)
-    for wire in (0, 1):
-        paths.not_lost(lab, mark, wire)
+    eq(paths.states(lab), ["connected", "connected"])
     lines = " / ".join(text for _n, text in lab.client.kernel_log(mark))
     ok("started anew" not in lines, f"the server was taken for another one: {lines}")
     if "requests wait" in lines:
@@ -227,7 +226,7 @@ def is_fenced(disk: rnbd.Disk) -> None:
     began = paths.uptime(disk.machine)
     ok(read_block(disk), "a read of a fenced disk succeeded")
     # It does not wait for fast_io_fail_tmo, which is ten minutes.
-    in_time((took := paths.uptime(disk.machine) - began) <= 15, f"the read failed after {took:.1f} s")
+    ge(15, paths.uptime(disk.machine) - began, "seconds until the read failed, at most")
 
 
 @needs(wires=2, timeout=240)
@@ -392,7 +391,7 @@ def test_a_silent_disk_keeps_no_other_from_coming_back(pair: Lab) -> None:
     lose(pair, other)
     until(lambda: pair.server.log_matches("session s1 ended", mark), 30, "the session ends at the server")
     pair.mend(0)
-    paths.back_seconds(pair, lambda: other.attribute("state") == "open", 40, "the other disk is back")
+    until(lambda: other.attribute("state") == "open", 40, "the other disk is back")
     eq(read_block(other), 0, "a read of the other disk")
     eq(pair.server.log_matches("'dm-0'.* opened as", mark), [], "the silent disk was opened")
     pair.server.run(f"dmsetup resume {SUSPENDED}")
@@ -423,23 +422,21 @@ def test_disks_come_back_beside_a_silent_one(pair: Lab) -> None:
     pair.mend(0)
     took = paths.back_seconds(pair, lambda: other.attribute("state") == "open", 40, "the other disk is back")
     # Somebody who asks for a disk waits for it for a minute.
-    in_time(took <= 40, f"the other disk is back after {took:.1f} s")
+    ge(40, took, "seconds until the other disk is back, at most")
     eq(read_block(other), 0, "a read of the other disk")
     ok(silent.attribute("state") != "open", "the silent disk was opened")
     # A message stays on its way when its writer is killed: the same one takes one id, and others not the last.
     ask_in_vain(pair, ["./dm-0"] * ADMIN_IDS)
     began = paths.uptime(pair.client)
     rnbd.map_disk(pair, "ram2").unmap()
-    took = paths.uptime(pair.client) - began
-    in_time(took <= 25, f"to map and unmap another disk beside one message took {took:.1f} s")
+    ge(25, paths.uptime(pair.client) - began, "seconds to map another disk beside one message, at most")
     ask_in_vain(pair, ["./" * number + "dm-0" for number in range(1, ADMIN_IDS + 1)])
     # A writer that lives asks in turns with the others.
     writer = ask(pair, "./" * ADMIN_IDS + "./dm-0")
     eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 0, 6)}"), "", "add_path")
     began = paths.uptime(pair.client)
     rnbd.map_disk(pair, "ram2").unmap()
-    took = paths.uptime(pair.client) - began
-    in_time(took <= 20, f"to map and unmap another disk beside a silent one took {took:.1f} s")
+    ge(20, paths.uptime(pair.client) - began, "seconds to map and unmap another disk beside a silent one, at most")
     ok(writer.running, "the silent disk was opened")
     writer.kill()
     pair.server.run(f"dmsetup resume {SUSPENDED}")

@@ -13,13 +13,14 @@ from vmlab.needs import needs
 from vmlab.tests.ec import WRITE, begin
 
 TIER = tier.ALL
+LOAD = WRITE + " --time_based --runtime={}"
 
 
 @needs(machines=1, own_modules=True, timeout=240, tier=tier.CORE)
 def test_a_member_fails_and_comes_back_under_load(vm: Lab) -> None:
     """Nothing that is read is wrong: with two members, while the third returns, and then without the first."""
     array = begin(vm)
-    load = array.fio(f"{WRITE} {ec.lasting(12)}")
+    load = array.fio(LOAD.format(12))
     ec.fails(vm, 2)
     array.becomes("degraded")
     ec.works(vm, 2)
@@ -47,10 +48,9 @@ def test_a_member_that_hangs_has_failed(vm: Lab) -> None:
     # Writes alone: that reads are answered meanwhile is no excuse.
     vm.server.run("modprobe dm_delay")
     ec.become(vm, 1, f"0 {24 * 2048} delay /dev/ram1 0 0 /dev/ram1 0 60000")
-    reads = array.fio(f"--rw=randread --bs=16k --iodepth=8 --size=8m {ec.lasting(9)}")
+    reads = array.fio("--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime=9")
     write = array.fio("--rw=randwrite --bs=4k --iodepth=1 --size=8m --io_size=32k")
-    array.becomes("degraded", 20)
-    in_time(reads.job.running, "it has failed when nothing was read any more")
+    array.becomes("degraded", 8)
     ec.works(vm, 1)
     write.clean()
     reads.clean()
@@ -69,7 +69,7 @@ def test_a_member_that_hangs_has_failed(vm: Lab) -> None:
 
 def goes_on_while_member_1_hangs(vm: Lab, array: ec.Array, seconds: int) -> None:
     """Under load for so long; it is taken back afterwards."""
-    load = array.fio(f"{WRITE} {ec.lasting(seconds)}")
+    load = array.fio(LOAD.format(seconds))
     vm.server.run("dmsetup suspend --noflush --nolockfs m1")
     array.becomes("degraded", 20)
     mark = array.stats()["batches"]
@@ -187,7 +187,7 @@ def test_an_assembly_waits_for_no_other_one(vm: Lab) -> None:
     eq(ec.try_assemble(vm, ec.line().replace("ec0", "ec1")), "EEXIST")
     ok(vm.server.log_matches("assemble: 'ec1' is assembled: choose another name=", mark), "no line")
     ec.assemble(vm)
-    in_time(assembly.running, "the other one has not waited")
+    ok(assembly.running, "the other one has not waited")
     until(lambda: not assembly.running, 30, "it has given up")
     ok(vm.server.log_matches("ec1: not created: dm-3 cannot be read: ETIMEDOUT", mark), "another reason")
     # It is closed when it has answered.
@@ -447,9 +447,24 @@ def test_a_slow_member_is_not_waited_for(vm: Lab) -> None:
     stats = array.stats()
     ge(stats["hedged_reads"], 10)
     eq((array.state(), stats["wrong_reads"], stats["lost_reads"]), ("clean", 0, 0))
-    # A third of them are of that member. Those that are looked at once a second would be 30.
+    # A third of them are of that member. Those that are looked at once a second would be 6, or 12 of two records.
     array.fio("--rw=randread --bs=16k --iodepth=1 --size=2m --time_based --runtime=6").clean()
-    in_time((count := array.stats()["reads"] - stats["reads"]) >= 60, f"only {count} reads in 6 s")
+    ge(array.stats()["hedged_reads"] - stats["hedged_reads"], 20)
+    ec.works(vm, 1)
+
+
+@needs(machines=1, own_modules=True)
+def test_late_answers_are_given_to_no_other_request(vm: Lab) -> None:
+    """A member answers long after the others were read for it, when its requests are others already."""
+    array = begin(vm, "hedge_ms=20")
+    blocks = "--bs=4k --size=4m --verify=crc32c --verify_fatal=1"
+    array.fio(f"--rw=write --iodepth=8 --do_verify=0 {blocks}").clean()
+    vm.server.run("modprobe dm_delay")
+    ec.become(vm, 1, f"0 {24 * 2048} delay /dev/ram1 0 400 /dev/ram1 0 0")
+    array.fio(f"--rw=randread --iodepth=8 --time_based --runtime=6 {blocks}").clean(60)
+    stats = array.stats()
+    ge(stats["hedged_reads"], 10)
+    eq((array.state(), stats["wrong_reads"], stats["lost_reads"]), ("clean", 0, 0))
     ec.works(vm, 1)
 
 

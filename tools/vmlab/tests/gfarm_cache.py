@@ -55,7 +55,7 @@ def test_a_mount_with_a_key_is_a_node_until_its_unmount(vm: Lab) -> None:
             ge(queue_pairs(vm.server), 2, "queue pairs")
             eq(mount.sha256("node"), wanted, "the file")
             ok(KEY not in vm.server.read("/proc/mounts"), "the key is shown")
-        until(lambda: not queue_pairs(vm.server), 10, "its queue pairs are gone after the unmount")
+        eq(queue_pairs(vm.server), 0, "queue pairs after the unmount")
     with gfarm_mount.mounted(servers) as mount:
         eq(mount.sha256("node"), wanted, "the file without a node")
         eq(queue_pairs(vm.server), 0, "queue pairs without the option")
@@ -73,7 +73,7 @@ def test_keys_of_the_cache_that_are_wrong_or_missing(vm: Lab) -> None:
         ok(said.code, f"mounted with {key!r}")
         matches(lines, words, f"{key!r}")
         ok(key is None or key not in lines, "the key is shown")
-        until(lambda: not queue_pairs(vm.server), 10, "no queue pairs are left")
+        eq(queue_pairs(vm.server), 0, "queue pairs")
 
 
 @needs(machines=1, timeout=240)

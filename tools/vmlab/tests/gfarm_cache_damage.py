@@ -66,7 +66,6 @@ def test_bad_memory_of_a_node_is_not_passed_on(vm: Lab) -> None:
                 continue
             eq(found, wanted, "what the second node has read")
             bad = counts["peer_damaged"], own["own_damaged"]
-            in_time(any(bad), "the damaged page has not been asked for")
             eq(bad, (1, 0) if verify == 1 else (0, 1), "damaged pages that were found by who asks, and who gives")
             eq(len(lines), 1, f"{lines}")
             ok(("from the node gid=" if verify == 1 else "in the page cache of this machine") in lines[0], lines[0])

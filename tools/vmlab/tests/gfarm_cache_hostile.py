@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from vmlab import gfarm_mount, gfarm_node, tier
-from vmlab.checks import ByChance, eq, ge, in_time, ok
+from vmlab.checks import eq, ge, in_time, ok
 from vmlab.gfarm import FOLDER, Gfarm
 from vmlab.gfarm_node import KEY, Node
 from vmlab.lab import Lab
@@ -110,9 +110,6 @@ def test_no_more_is_served_than_the_administrator_lets(vm: Lab) -> None:
         eq(mount.sha256("shared"), digest, "before")
         said = json.loads(_liar(servers, mount, "shared", "crowd", 10).ok(120))
         counts = mount.ibstat()
-        lost = counts["said_data"] + counts["said_busy"] - said["data"] - said["busy"]
-        if lost > 0 and not said["others"]:
-            raise ByChance(f"{lost} answers have not come, as datagrams may: {said}")
         eq((said["data"], said["busy"], said["others"]), (counts["said_data"], counts["said_busy"], 0), "answers")
         ge(said["data"], 10, "requests that were served")
         ge(said["busy"], 1, "requests that came at the same time")

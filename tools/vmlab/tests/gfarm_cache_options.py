@@ -70,7 +70,7 @@ def test_options_are_refused_with_a_reason(vm: Lab) -> None:
         lines = vm.server.log_matches("gfarm", mark)
         ok(said.code and words in said.out + "\n".join(lines), f"{options}: code {said.code}, {said.out!r}, {lines}")
         ok(len(lines) <= 1, f"{options}: {lines}")
-    until(lambda: not queue_pairs(vm.server), 10, "no queue pairs are left")
+    eq(queue_pairs(vm.server), 0, "queue pairs")
 
 
 @needs(machines=1, timeout=240)

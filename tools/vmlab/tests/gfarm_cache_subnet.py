@@ -84,7 +84,7 @@ def test_a_node_is_in_the_partition_that_it_names(vm: Lab) -> None:
         lines = vm.server.log_matches("gfarm", mark)
         ok(said.code and words in said.out + "\n".join(lines), f"{key}: code {said.code}, {said.out!r}, {lines}")
         ok(len(lines) <= 1, f"{key}: {lines}")
-    until(lambda: not queue_pairs(vm.server), 10, "no queue pairs are left of mounts that were refused")
+    eq(queue_pairs(vm.server), 0, "queue pairs of mounts that were refused")
     mark = vm.server.log_mark()
     with pair(servers, ",ib_pkey=0x8001", ",ib_pkey=0x8001") as found:
         ok("ib_pkey=0x8001" in found[0].options, f"{found[0].options}")

@@ -16,7 +16,7 @@ from vmlab.checks import ByChance, Failed, TooSlow, eq, ge, in_time, ok, until
 from vmlab.gfarm import GROUPS
 from vmlab.gfarm_node import Node
 from vmlab.lab import Lab
-from vmlab.machine import TIMED_OUT, Job, Machine, Result
+from vmlab.machine import Job, Machine, Result
 from vmlab.needs import needs
 from vmlab.tests.gfarm_cache_holders import Holder, holder
 from vmlab.tests.gfarm_cache_readers import MIB, across, put
@@ -224,10 +224,8 @@ def test_a_reader_that_waits_keeps_no_other_one_of_the_file_waiting(vm: Lab) -> 
         for number in range(1, 4):
             pages, other = liar.pages(), f"{page} skip={number} if={mount.at}/held0"
             said = machine.try_run(f"timeout {LEAVE_SECONDS:.0f} {other}", 60)
-            in_time(said.code != TIMED_OUT, f"page {number} has not come while page 0 is waited for")
             eq(said.code, 0, f"page {number}, while page 0 is waited for: {said.out}")
-            # A read that has waited for a worker for 200 ms, as on a busy host, asks no node.
-            in_time(liar.pages() - pages == 1, f"{liar.pages() - pages} pages of the holder, for page {number}")
+            eq(liar.pages() - pages, 1, f"page {number} of the holder")
         first.still("other pages of the file")
         first.kill()
         liar.turn("right")
@@ -239,8 +237,7 @@ def test_a_reader_that_waits_keeps_no_other_one_of_the_file_waiting(vm: Lab) -> 
 def test_a_read_that_has_waited_for_a_worker_asks_no_node(vm: Lab) -> None:
     """The only worker waits for a holder: a read of another file behind it is for the file server, and is counted."""
     page = "dd iflag=direct bs=4096 count=1 of=/dev/null "
-    # The second read has to begin while the first one waits: a slow host takes seconds for that.
-    with holder(vm, "ib_num_srpc=1,cc_wait_ms=10000") as liar:
+    with holder(vm, "ib_num_srpc=1,cc_wait_ms=3000") as liar:
         mount = liar.mount
         liar.turn("first")
         first, before, sent = Waiting(liar, "held0", command=f"{page} if="), mount.ibstat(), mount.stats()["gfsd_bytes"]
@@ -248,7 +245,6 @@ def test_a_read_that_has_waited_for_a_worker_asks_no_node(vm: Lab) -> None:
         first.job.ok(60)
         counts, sent = mount.ibstat(), mount.stats()["gfsd_bytes"] - sent
         grown = {name: count - before[name] for name, count in counts.items() if count != before[name]}
-        in_time("not_asked" in grown, f"the worker was free when the second read came: {grown}")
         eq((grown.get("not_asked"), grown.get("peer_pages", 0)), (1, 0), f"reads that asked no node: {grown}")
         eq((grown["gfsd_bytes"], sent), (2 * 4096, 2 * 4096), f"bytes of file servers: {grown}")
         liar.turn("right")

@@ -9,13 +9,12 @@ import json
 import time
 from collections.abc import Callable
 
-from vmlab import gfarm_mount, gfarm_rows, tier
+from vmlab import gfarm_mount, tier
 from vmlab.checks import eq, ge, in_time, ok, until
 from vmlab.gfarm import ADDRESSES, GFSD_PORT, GFSDS, Gfarm
 from vmlab.gfarm_mount import PATIENT, SHORT, mounted, put_random, serving
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.tests.gfarm_cache import WAITS
 
 SMP = 2
 
@@ -162,7 +161,6 @@ def test_gfmd_is_restarted_under_load(vm: Lab) -> None:
     gfarm = gfarm_mount.start(vm, persistent=True)
     wanted = put_random(gfarm, "load", BYTES, copies=2)
     gfarm.put(b"first\n", "/idle")
-    gfarm_rows.await_saved(gfarm, "idle", 6)
     gfarm.machine.push_bytes(IDLE.encode(), "/run/idle.py")
     gfarm.run("rm -f /run/looked /run/go")
     with mounted(gfarm, "reconnect_timeout=60,actimeo=0") as mount:
@@ -179,9 +177,7 @@ def test_gfmd_is_restarted_under_load(vm: Lab) -> None:
         eq(mount.sha256("load"), wanted, "opened again")
         ok(mount.stats()["gfmd_connects"] >= 2, "gfmd was not connected again")
         with gfarm.fuse() as folder:
-            gfarm.run(f"echo second >> {folder}/idle")
-            gfarm.await_size("/idle", 13)
-            gfarm.run("touch /run/go")
+            gfarm.run(f"echo second >> {folder}/idle; touch /run/go")
         ok(idle.ok(60).strip() in ("ESTALE", "13"), "who has it open is told the old size")
 
 
@@ -270,9 +266,8 @@ def test_a_listing_does_not_wait_for_the_gfsd_of_a_file(vm: Lab) -> None:
         until(lambda: gfarm.machine.exists("/run/waits"), 20, "the file is open")
         stopped = gfarm.run(f"python3 -I -S /run/stop.py {server}").split()
         # Who begins to read behind the change has another process of the gfsd, and waits for none.
-        gfarm.run("touch /run/go")
-        until(lambda: WAITS.search(gfarm.machine.try_run("cat /proc/$(pidof -s tail)/stack").out), 20, "it reads")
-        gfarm.run(f"sleep 1; head -c 100000 /dev/urandom > {folder}/blocked0; sleep 2")
+        gfarm.run("touch /run/go; sleep 2")
+        gfarm.run(f"head -c 100000 /dev/urandom > {folder}/blocked0; sleep 2")
         ok(job.running, "the reader does not wait")
         ok("blocked0" in gfarm.run(f"timeout -s KILL 20 ls {mount.at}").split(), "the file is not in a listing")
         gfarm.run(f"kill -CONT {' '.join(stopped)}")

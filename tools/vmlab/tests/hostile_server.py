@@ -14,11 +14,10 @@ import pytest
 import server as scripted
 
 from vmlab import paths, rnbd, tier
-from vmlab.checks import ByChance, NotInTime, TooSlow, eq, ge, in_time, ok, until
+from vmlab.checks import ByChance, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import CommandFailed, Machine
 from vmlab.needs import needs
-from vmlab.patience import scaled
 from vmlab.tests.hostile import PEER, peer_program
 
 FILES = ("scripted_peer.py", "messages.py", "server.py", "hostile_servers.py", "fencing_server.py")
@@ -51,9 +50,9 @@ def _prepare(lab: Lab) -> None:
 def _read_until_the_key_is_the_same(vm: Machine) -> None:
     """The 256th read after the one whose invalidation was kept is a polled one, of the same place: one processor."""
     vm.run(f"touch {hostile_servers.READY}.keep")
+    vm.run("taskset -c 0 dd if=/dev/rnbd0 of=/dev/null bs=512 count=256 iflag=direct", 100)
     mark = vm.log_mark()
     try:
-        vm.run("taskset -c 0 dd if=/dev/rnbd0 of=/dev/null bs=512 count=256 iflag=direct", 100)
         vm.run("taskset -c 0 fio --name=polled --filename=/dev/rnbd0 --ioengine=io_uring --hipri --direct=1 --rw=read "
                "--bs=512 --size=512 --number_ios=1", 60)
     except CommandFailed:
@@ -75,7 +74,7 @@ def _write_late(vm: Machine, name: str, mark: int) -> None:
     status = vm.read(hostile_servers.WRITTEN)
     ok(status in REFUSED, f"a write under the key of a read that has ended: status {status}")
     if name in hostile_servers.HARMLESS:
-        until(lambda: vm.log_matches("QP access error", mark), 10, "the client's adapter refuses that write")
+        ok(vm.log_matches("QP access error", mark), "the client's adapter has not refused that write")
 
 
 def _read_more(vm: Machine, name: str, mark: int) -> None:
@@ -94,15 +93,8 @@ def _open_more(vm: Machine, line: str, mark: int) -> None:
     """Opens more disks than the server answers: of eight chunks two are for OPEN, and killed writers have those."""
     control = "/sys/class/rnbd-client/ctl/map_device"
     for name in ("ram1", "ram1", "ram2"):
-        vm.try_run(f"timeout -s KILL {scaled(1):.1f} sh -c \"echo '{line.replace('ram0', name)}' > {control}\"", 20)
-
-    def opens() -> int:
-        return vm.read(hostile_servers.OPERATIONS).split().count("open")
-    try:
-        until(lambda: opens() >= 2, 10, "two messages are on their way")
-    except NotInTime as why:
-        raise TooSlow(f"a writer was killed before it had sent its message: {why}") from None
-    eq(opens(), 2, "messages that stay on their way")
+        vm.try_run(f"timeout -s KILL 1 sh -c \"echo '{line.replace('ram0', name)}' > {control}\"", 20)
+    eq(vm.read(hostile_servers.OPERATIONS).split().count("open"), 2, "messages that stay on their way")
     eq(len(vm.log_matches("no device can be opened", mark)), 0, "lines before")
     eq(vm.write(control, line.replace("ram0", "ram3"), 90), "ETIMEDOUT", "map_device of one more disk")
     eq(len(vm.log_matches("no device can be opened, as the server has not answered for 2 others", mark)), 1, "lines")
@@ -255,10 +247,7 @@ def test_fence_message_answered(lab: Lab, name: str, title: str) -> None:
     ok(bool([line for line in told if UNASKED in line]) == (name in ("another", "twice")),
        f"paths that were closed: {told}")
     if name == "validated":
-        # A server that is slow to answer, as on a busy host, is asked once more.
-        count = len([line for line in story if line.startswith("connect")])
-        ge(count, 4, f"each path connects twice: {story}")
-        in_time(count == 4, f"paths have connected {count} times: {story}")
+        eq(len([line for line in story if line.startswith("connect")]), 4, f"each path connects twice: {story}")
 
 
 @needs(machines=1, timeout=180)
@@ -269,7 +258,7 @@ def test_an_open_whose_writer_was_killed_is_not_sent_again(lab: Lab) -> None:
     vm = lab.client
     control = "/sys/class/rnbd-client/ctl/map_device"
     line = MAP.format(address=lab.server_address).replace("ram0", "ram1")
-    vm.try_run(f"timeout -s KILL {scaled(2):.1f} sh -c \"echo '{line} access_mode=ro' > {control}\"", 30)
+    vm.try_run(f"timeout -s KILL 2 sh -c \"echo '{line} access_mode=ro' > {control}\"", 20)
     until(lambda: len(_opens(vm)) == 2, 10, "the server has kept an OPEN")
     writer = vm.start_job(f"echo '{line}' > {control}", 80)
     vm.run("sleep 3")

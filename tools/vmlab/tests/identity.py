@@ -19,10 +19,7 @@ WWID = r"naa\.3[0-9a-f]{15}"
 def serve_file(lab: Lab, name: str) -> None:
     """/dev/loop0 on the server shows this file, made if it is not there."""
     lab.server.run(f"set -e; modprobe loop max_loop=2; cd /run; [ -e {name} ] || truncate -s {MIB}M {name}; "
-                   # What the server has closed last lets go of its file a moment later.
-                   "[ ! -e /sys/block/loop0/loop ] || losetup -d /dev/loop0; for ((i = 0; i < 20; i++)); do "
-                   "[ -e /sys/block/loop0/loop ] || break; sleep 0.2; done; "
-                   f"losetup /dev/loop0 /run/{name}")
+                   f"[ ! -e /sys/block/loop0/loop ] || losetup -d /dev/loop0; losetup /dev/loop0 /run/{name}")
 
 
 def start(lab: Lab) -> rnbd.Disk:
@@ -45,17 +42,11 @@ def away(lab: Lab, disk: rnbd.Disk) -> None:
     until(lambda: not lab.server.run(closed).split(), 20, "the server has closed the device")
 
 
-def mend(lab: Lab) -> None:
-    """Joins the wire again, of which rxe's device may have died."""
-    lab.mend(0)
-    paths.revive_rxe(lab)
-
-
 def exchange(lab: Lab, disk: rnbd.Disk, name: str) -> None:
     """While the wire is cut, another file comes behind the device's name."""
     away(lab, disk)
     serve_file(lab, name)
-    mend(lab)
+    lab.mend(0)
 
 
 def refused(lab: Lab, disk: rnbd.Disk, mark: int, why: str) -> None:
@@ -123,7 +114,7 @@ def test_the_administrator_takes_another_disk(pair: Lab) -> None:
     away(pair, disk)
     pair.server.run(f"losetup -d /dev/loop0; truncate -s {MIB}M /run/two")
     serve_file(pair, "two")
-    mend(pair)
+    pair.mend(0)
     refused(pair, disk, mark, f"a smaller disk under this name, {MIB << 11} sectors instead of {2 * MIB << 11}")
     eq(pair.client.write(f"{disk.control}/remap_device", "force"), "")
     eq(disk.sectors, MIB << 11)
@@ -200,7 +191,7 @@ def test_a_disk_with_a_sidecar_is_another_than_without(pair: Lab) -> None:
     away(pair, disk)
     pair.server.run("head -c 4096 /run/one > /run/block0; head -c 4096 /dev/zero | "
                     "dd of=/dev/loop0 bs=4096 oflag=direct status=none; md5sum < /run/one > /run/sum")
-    mend(pair)
+    pair.mend(0)
     write = pair.client.start_job(f"dd if=/run/area of={disk.path} bs=64k seek=1 oflag=direct status=none", 90)
     refused(pair, disk, mark, f"another disk under this name, {WWID} instead of {before}")
     ok(write.running, "a write did not wait for the sidecar")
@@ -213,7 +204,7 @@ def test_a_disk_with_a_sidecar_is_another_than_without(pair: Lab) -> None:
     mark = pair.client.log_mark()
     away(pair, disk)
     pair.server.run(f"cp /run/one /run/kept; {TOOL} format --force /dev/loop0")
-    mend(pair)
+    pair.mend(0)
     refused(pair, disk, mark, f"another disk under this name, {WWID} instead of {before}")
     mark = pair.client.log_mark()
     rnbd.unload(pair, pair.server)

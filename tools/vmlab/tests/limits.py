@@ -143,7 +143,6 @@ def test_larger_blocks_are_refused(pair: Lab) -> None:
     make_null(pair, blocksize=4096)
     mark = pair.client.log_mark()
     pair.mend(0)
-    paths.revive_rxe(pair)
     until(lambda: "larger" in " ".join(text for _n, text in pair.client.kernel_log(mark)), 20, "the log says why")
     paths.rest(3)
     eq(disk.attribute("state"), "closed")
@@ -196,7 +195,6 @@ def test_a_server_that_returns_with_smaller_chunks(pair: Lab) -> None:
     rnbd.load_server(pair, rtrs="max_chunk_size=65536")
     mark = pair.client.log_mark()
     pair.mend(0)
-    paths.revive_rxe(pair)
     refused = "smaller requests.*not used"
     until(lambda: pair.client.log_matches(refused, mark), 30, "the log says why")
     paths.rest(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from vmlab import burst, paths, rnbd, seed, tier
-from vmlab.checks import Failed, TooSlow, eq, ge, in_time, matches, ok, until
+from vmlab.checks import TooSlow, eq, ge, in_time, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -38,7 +38,7 @@ def test_a_path_is_added_and_removed_under_load(pair: Lab) -> None:
     paths.wait_busy(disk)
     for _ in range(3):
         mark = pair.client.log_mark()
-        paths.add(pair, 1)
+        eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 1)}"), "")
         paths.all_connected(pair, mark)
         eq(pair.client.write(f"{paths.to_wire(pair, 1)}/disconnect", "1"), "")
         eq(paths.state(pair, 1), "disconnected")
@@ -103,7 +103,7 @@ def test_io_fails_when_its_time_without_a_path_is_over(pair: Lab) -> None:
     ok(pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 60).code, "a read succeeded")
     in_time((took := paths.uptime(pair.client) - began) <= 1.0, f"a later read waited for {took:.1f} s")
     pair.mend(0)
-    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
     pair.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
     disk.unmap()
 
@@ -121,7 +121,7 @@ def test_d21_the_time_can_be_none_for_ever_or_changed_meanwhile(pair: Lab) -> No
     paths.set_all(pair, fast_io_fail_tmo="off")
     eq(pair.client.read(rnbd.session_file("fast_io_fail_tmo")), "off")
     pair.mend(0)
-    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
     pair.cut(0)
     until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
     job = pair.client.start_job(read)
@@ -130,7 +130,7 @@ def test_d21_the_time_can_be_none_for_ever_or_changed_meanwhile(pair: Lab) -> No
     paths.set_all(pair, fast_io_fail_tmo=1)
     ok(job.wait(20).code, "a read succeeded without a path")
     pair.mend(0)
-    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
     disk.unmap()
 
 
@@ -260,7 +260,6 @@ def test_d25_a_lost_path_is_a_line_not_a_storm(pair: Lab) -> None:
     pair.cut(0)
     time.sleep(10)
     pair.mend(0)
-    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
     history.clean(90)
     lines = [text for _n, text in pair.client.kernel_log(mark) if "rtrs" in text or "rnbd" in text]
     # On a busy host rxe may lose the path once more afterwards.
@@ -321,7 +320,7 @@ def test_everything_at_once_under_load(pair: Lab) -> None:
             deed = chance.randrange(4)
             if deed == 0:
                 eq(pair.client.write(f"{path}/remove_path", "1"), "")
-                paths.add(pair, 1)
+                eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 1)}"), "")
             elif deed == 1:
                 eq(pair.client.write(f"{path}/disconnect", "1"), "")
                 paths.reconnect(pair, path)
@@ -338,8 +337,7 @@ def test_a_device_that_is_gone_when_the_session_returns(pair: Lab) -> None:
     """The server restarts without the disk: its IO waits until the server has it again, larger than before."""
     rnbd.start(pair, mib=16)
     disk = rnbd.map_disk(pair)
-    pair.server.run("mods -r", 60)
-    rnbd.remove_module(pair.server, "brd")
+    pair.server.run("mods -r && rmmod brd", 60)
     until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
     rnbd.load_server(pair)
     until(lambda: paths.state(pair) == "connected", 30, "the path is back")
@@ -371,8 +369,7 @@ def test_modules_unload_in_every_state(pair: Lab) -> None:
         pair.client.run("mods -r", 60)
         pair.mend(0)
         pair.server.run("mods -r", 90)
-        paths.mend_for_a_new_session(pair)
-    rnbd.remove_module(pair.server, "brd")
+    pair.server.run("rmmod brd")
 
 
 @needs(wires=1, timeout=900, tier=tier.ALL)
@@ -448,13 +445,9 @@ def test_as_many_paths_as_the_protocol_has(pair: Lab) -> None:
     line = " ".join(f"path=ip:{host}" for host in hosts[:8])
     disk = rnbd.map_disk(pair, line=f"sessname=s1 {line} device_path=ram0 access_mode=rw heartbeat_interval_ms=20000")
     eq(len(paths.names(pair)), 8)
-    marks = [(machine, machine.log_mark()) for machine in pair.machines]
     for host in hosts[8:128]:
         eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{host}", 60), "")
-    if (found := paths.states(pair)) != ["connected"] * 128:
-        # A busy host answers so many heartbeats too late.
-        late = [text for machine, mark in marks for text in machine.log_matches("heartbeat", mark)]
-        raise (TooSlow if late else Failed)(f"{found.count('connected')} of 128 paths are connected: {late}")
+    eq(paths.states(pair), ["connected"] * 128)
     eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{hosts[128]}", 60), "ENOSPC")
     rnbd.round_robin(pair)
     disk.fio("--rw=randwrite --bs=4k --iodepth=16 --size=2m --verify=crc32c --verify_fatal=1", 120).clean(150)

@@ -13,7 +13,6 @@ import paths
 import pytest
 
 from vmlab import loaded, rnbd, tier
-from vmlab import paths as client_paths
 from vmlab.checks import TooSlow, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -238,8 +237,7 @@ def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
     began = time.monotonic()
     until(lambda: not pair.server.names("/sys/class/rtrs-server"), 15, "the session is gone")
     print(f"# gone after {time.monotonic() - began:.1f} s", flush=True)
-    # The session closes its devices when its last path has no files any more.
-    until(lambda: not pair.server.names("/sys/class/rnbd-server/ctl/devices"), 10, "no device is open any more")
+    eq(pair.server.names("/sys/class/rnbd-server/ctl/devices"), [], "devices that are still open")
     pair.server.run("mods -r", 60)
 
 
@@ -258,17 +256,12 @@ def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     eq(pair.client.write(f"{path}/disconnect", "1", 90), "")
     eq(len(pair.server.names("/sys/class/rtrs-server/s1/paths")), 1, "paths on the server")
     pair.client.run("tc qdisc del dev eth0 root")
-    # An identifier that waits for a neighbour whom the kernel has given up does so for 30 s.
-    pair.greet()
     mark, began = pair.server.log_mark(), time.monotonic()
-    # On a busy host C's attempt may fail; it tries again by itself.
-    errno = pair.client.write(f"{path}/reconnect", "1", 90)
-    ok(errno in ("", "ENOTCONN"), f"reconnect: {errno}")
-    until(lambda: pair.client.read(f"{path}/state") == "connected", 60, "the path is back")
+    eq(pair.client.write(f"{path}/reconnect", "1", 90), "")
+    until(lambda: pair.client.read(f"{path}/state") == "connected", 30, "the path is back")
     print(f"# back after {time.monotonic() - began:.1f} s: {pair.server.log_matches(LEAVING_LOG, mark)}", flush=True)
     until(lambda: disk.attribute("state") == "open", 20, "the disk is open again")
-    with client_paths.of_c(pair):
-        disk.fio("--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1", 120).clean()
+    disk.fio("--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1", 120).clean()
     disk.unmap()
 
 
@@ -293,9 +286,9 @@ def test_paths_of_a_c_client_come_and_go_under_load(pair: Lab) -> None:
         other = f"{base}/ip:10.0.{wire}.1@ip:10.0.{wire}.2"
         eq(pair.server.write(f"{other}/disconnect", "1", 60), "")
         until(lambda where=other: not pair.server.exists(where), 30, "the path is gone")
-        # On a busy host C's attempt may fail, or be under way by itself; it tries again by itself.
+        # On a busy host C's attempt may fail; it tries again by itself.
         errno = pair.client.write(rnbd.session_file(f"paths/ip:10.0.{wire}.1@ip:10.0.{wire}.2/reconnect"), "1", 90)
-        ok(errno in ("", "ENOTCONN", "EBUSY"), f"reconnect: {errno}")
+        ok(errno in ("", "ENOTCONN"), f"reconnect: {errno}")
         until(lambda where=other: pair.server.exists(where), 60, "the path is back")
     history.clean()
     eq(pair.server.write("/sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/force_close", "1"), "")

@@ -433,7 +433,7 @@ def test_each_flipped_bit_is_seen(vm: Lab) -> None:
 def test_tuples_reach_a_disk_that_stores_them(pair: Lab) -> None:
     """Mode pass: the client's tuples are those of the server's disk, which finds what is wrong on it."""
     pair.server.run("modprobe scsi_debug dev_size_mb=48 dif=1 dix=1 max_luns=1; modprobe sd_mod; udevadm settle "
-                    "2>/dev/null; for i in $(seq 300); do [ -b /dev/sda ] && break; sleep 0.1; done; [ -b /dev/sda ]")
+                    "2>/dev/null; for i in $(seq 50); do [ -b /dev/sda ] && break; sleep 0.1; done; [ -b /dev/sda ]")
     pair.defer(rnbd.remove_module, pair.server, "scsi_debug")
     rnbd.load_server(pair)
     rnbd.load_client(pair)

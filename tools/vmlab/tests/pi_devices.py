@@ -24,7 +24,7 @@ BLOCKS_4096 = "logical_block_size=4096,physical_block_size=4096"
 def scsi_disk(machine: Machine, lab: Lab, dif: int = 1, mib: int = DISK_MIB) -> None:
     """Makes /dev/sda, which stores tuples; with `dif=0` it does not verify them when it is read."""
     machine.run(f"modprobe scsi_debug dev_size_mb={mib} dif={dif} dix=1 delay=0 max_luns=1; modprobe sd_mod; "
-                "for i in $(seq 300); do [ -b /dev/sda ] && break; sleep 0.1; done; [ -b /dev/sda ]")
+                "for i in $(seq 50); do [ -b /dev/sda ] && break; sleep 0.1; done; [ -b /dev/sda ]")
     lab.defer(rnbd.remove_module, machine, "scsi_debug")
 
 
@@ -168,7 +168,7 @@ def test_disks_of_each_kind_that_store_tuples(pair: Lab) -> None:
 def test_nvme_disks_get_the_tuples(vm: Lab) -> None:
     """NVMe with tuples of 16 and of 8 bytes is mapped in mode pass, one with more than tuples in mode wire."""
     machine = vm.server
-    machine.run("modprobe nvme; for i in $(seq 600); do [ -b /dev/nvme0n3 ] && break; sleep 0.1; done; "
+    machine.run("modprobe nvme; for i in $(seq 100); do [ -b /dev/nvme0n3 ] && break; sleep 0.1; done; "
                 "[ -b /dev/nvme0n3 ]")
     vm.defer(rnbd.remove_module, machine, "nvme")
     rnbd.load_server(vm)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from vmlab import paths, rnbd, tier
-from vmlab.checks import TooSlow, eq, ge, matches, ok, until
+from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.people import Verifier
@@ -139,7 +139,7 @@ def test_a_device_grows_under_load(pair: Lab) -> None:
     eq([block(pair, disk, number) for number in (LARGE - 2, LARGE - 1)], [True, False], "the last two blocks")
     ok(pair.server.log_matches(f"data block {LARGE - 1}: its data do not fit its guard", mark), "no line")
     disk.unmap()
-    until(lambda: not pair.server.exists(FILE), 10, "the file is gone")
+    ok(not pair.server.exists(FILE), "the file is still there")
     eq(scrub(pair, DEVICE)["bad"], 1)
 
 
@@ -147,13 +147,11 @@ def test_a_device_grows_under_load(pair: Lab) -> None:
 def test_a_scrub_and_a_growth_run_at_the_same_time(pair: Lab) -> None:
     """A scrub ends with the blocks that it began with, one that begins later has all; an outage shows the size."""
     disk = begin(pair)
-    become(pair, *slow_from(16 * MIB, 32 * MIB, 3000))
+    become(pair, *slow_from(16 * MIB, 32 * MIB, 1000))
     pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=1M count=8 oflag=direct status=none")
     eq(command(pair, "start"), "")
     eq((command(pair, "start"), shown(pair)["next"]), ("EBUSY", "wait, or: echo stop > grow"))
     eq(scrub_command(pair, "start", DEVICE), "")
-    if shown(pair)["state"] != "running":
-        raise TooSlow("the device had grown before the scrub began")
     grown(pair, LARGE)
     numbers = counts(pair, DEVICE)
     eq((numbers["blocks"], numbers["good"], numbers["bad"]), (SMALL, 8 * MIB, 0), str(numbers))
@@ -248,7 +246,7 @@ def test_a_growth_that_does_not_end_changes_nothing(pair: Lab) -> None:
         # Without block 0, which has the mark of use too, the device is used for some seconds only.
         become(pair, linear(32 * MIB))
         until(lambda: pair.client.try_run(write).code == 0, 20, f"writes go on: {step}")
-    become(pair, *slow_from(16 * MIB, 32 * MIB, 4000))
+    become(pair, *slow_from(16 * MIB, 32 * MIB, 1000))
     eq(command(pair, "start"), "")
     eq(command(pair, "stop"), "")
     eq(shown(pair)["state"], "stopped")
@@ -257,7 +255,7 @@ def test_a_growth_that_does_not_end_changes_nothing(pair: Lab) -> None:
     mark = pair.server.log_mark()
     disk.unmap()
     eq(len(pair.server.log_matches(f"{DEVICE}: growth stopped by the last unmap", mark)), 1)
-    until(lambda: not pair.server.exists(FILE), 10, "the file is gone")
+    ok(not pair.server.exists(FILE), "the file is still there")
     become(pair, linear(32 * MIB))
     disk = map_with(pair, "require", device=DEVICE)
     eq((disk.sectors, shown(pair)["state"]), (SMALL * 8, "idle"))
@@ -352,10 +350,9 @@ def test_a_power_failure_leaves_the_old_size_or_the_new_one(pair: Lab) -> None:
     disk = map_with(pair, "crc64", DEVICE)
     history = disk.history(size="4m", floor="flushed", flush_ms=20, flushes=20)
     history.reached("flushed", 60)
-    # It has not grown when the power fails, however slow the host is.
-    become(pair, *slow_from(16 * MIB, 32 * MIB, 20000, below))
+    become(pair, *slow_from(16 * MIB, 32 * MIB, 3000, below))
     eq(command(pair, "start"), "")
-    paths.wait_busy(disk, 20, history=history)
+    paths.wait_busy(disk, 20)
     eq(shown(pair)["state"], "running")
     pair.reboot(pair.server)
     serve_grown(pair, linear(32 * MIB, below))

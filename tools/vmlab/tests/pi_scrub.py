@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from vmlab import paths, rnbd
-from vmlab.checks import TooSlow, eq, ok, until
+from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.people import Verifier
@@ -77,7 +77,7 @@ def test_a_device_in_use_is_scrubbed(pair: Lab) -> None:
     eq(len(pair.server.log_matches(f"ram0: scrub finished: {blocks - 4} good, 0 never written, 4 bad", mark)), 1)
     eq(server_stats(pair)["read_errors"], "0", "a scrub is no client's read")
     disk.unmap()
-    until(lambda: not pair.server.exists(scrub_file()), 10, "the file is gone")
+    ok(not pair.server.exists(scrub_file()), "the file is still there")
 
 
 @needs(wires=1)
@@ -135,12 +135,11 @@ def test_a_scrub_is_stopped(pair: Lab) -> None:
     eq(command(pair, "stop", "dm-0"), "")
     until(lambda: command(pair, "start", "dm-0") == "", 30, "it was stopped, and begins anew")
     until(lambda: int(found(pair, "dm-0")["checked"]) > 0, 30, "it has begun")
+    ge(3000, int(found(pair, "dm-0")["checked"]), "it does not run to the end")
     # Clients' IO goes on beside it.
     pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=4096 count=20 oflag=direct status=none", 60)
-    if found(pair, "dm-0")["state"] != "running":
-        raise TooSlow("the scrub has ended before the disk is unmapped")
     began = time.monotonic()
     disk.unmap()
     paths.figure(f"unmapped while a scrub runs: {time.monotonic() - began:.1f} s")
-    until(lambda: not pair.server.exists(scrub_file("dm-0")), 10, "the file is gone")
+    ok(not pair.server.exists(scrub_file("dm-0")), "the file is still there")
     rnbd.remove_module(pair.server, "rnbd-server")

@@ -99,7 +99,7 @@ def test_the_mark_of_use_is_written_as_large_as_a_physical_block(pair: Lab) -> N
     """A disk that reads 4096 bytes to write 512 may lose them all: the mark's sector goes with the superblock's."""
     vm, device = pair.server, "sda"
     vm.run("modprobe scsi_debug dev_size_mb=16 physblk_exp=3 delay=0 max_luns=1; modprobe sd_mod; "
-           "for i in $(seq 300); do [ -b /dev/sda ] && break; sleep 0.1; done; [ -b /dev/sda ]")
+           "for i in $(seq 50); do [ -b /dev/sda ] && break; sleep 0.1; done; [ -b /dev/sda ]")
     pair.defer(rnbd.remove_module, vm, "scsi_debug")
     eq([vm.read(f"/sys/block/sda/queue/{kind}_block_size") for kind in ("logical", "physical")], ["512", "4096"])
     rnbd.load_server(pair)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from kdir import programs
 from vmlab import rnbd, seed, tier
-from vmlab.checks import eq, in_time, ok, until
+from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.paths import back_seconds
 
 TIER = tier.ALL
 PEER = Path(__file__).resolve().parents[1] / "peer"
@@ -154,7 +153,7 @@ def test_a_lease_holds_against_another_session(pair: Lab) -> None:
     before = pair.server.read("/sys/class/rioc-server/ctl/stores/bb/stats")
     run("timeout -s KILL 1 rioc lease bb 1:2 -- true; true")
     pair.mend(0)
-    back_seconds(pair, lambda: pair.client.read(f"{CONTROL}/sessions/bb/state") == "connected", 60, "the path is back")
+    until(lambda: pair.client.read(f"{CONTROL}/sessions/bb/state") == "connected", 60, "the path is back")
     run("sleep 1")
     eq(pair.server.read("/sys/class/rioc-server/ctl/stores/bb/stats"), before)
 
@@ -366,6 +365,5 @@ def test_the_ioctl_takes_anything(pair: Lab) -> None:
         lines = job.ok(120).splitlines()
         eq(lines[:-1], [])
         calls, done = map(int, lines[-1].split())
-        in_time(calls > 300, f"{lines[-1]}: calls in 15 s")
-        ok(done > calls // 10, lines[-1])
+        ok(calls > 300 and done > calls // 10, lines[-1])
     eq(pair.client.run("printf x | rioc put bb 9:9; rioc get bb 9:9"), "x")

@@ -378,8 +378,8 @@ def test_readers_share_what_they_read(vm: Lab) -> None:
         eq(state(machine)["bytes"], 1_000_003, "bytes from the server")
         machine.run(f"ls -lR {AT} > /dev/null", timeout=180)
         ge(state(machine)["inodes"], 5000, "inodes before")
-        drop = "echo 3 > /proc/sys/vm/drop_caches"
-        until(lambda: not machine.run(drop) and state(machine)["inodes"] < 50, 10, "inodes are given back")
+        machine.run("echo 3 > /proc/sys/vm/drop_caches; sleep 0.2; echo 3 > /proc/sys/vm/drop_caches")
+        until(lambda: state(machine)["inodes"] < 50, 10, "inodes are given back")
         eq(machine.run(f"sha256sum {AT}/odd").split()[0], wanted, "after the reclaim")
     machine.run("mods -r")
 
@@ -456,8 +456,8 @@ def test_a_reader_of_a_silent_server_can_be_killed(vm: Lab) -> None:
         reader = machine.start_job(f"exec cat {AT}/odd > /dev/null")
         machine.try_run(f"until grep -qE 'netfs|folio' /proc/$(pidof -s cat)/stack; do sleep 0.1; done; umount -f {AT}")
         ok(reader.wait(5).code, "a reader of a silent server ended well")
-        until(lambda: not machine.exists("/proc/fs/ferrotest/1/state") or not state(machine)["pending"], 10,
-              "no request waits after umount -f")
+        if machine.exists("/proc/fs/ferrotest/1/state"):
+            eq(state(machine)["pending"], 0, "requests that wait after umount -f")
     machine.run("mods -r")
 
 
