@@ -453,6 +453,22 @@ def test_a_slow_member_is_not_waited_for(vm: Lab) -> None:
     ec.works(vm, 1)
 
 
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_collector_waits_for_no_member_that_is_late(vm: Lab) -> None:
+    """Its reads take 10 s each: segments are collected meanwhile of what the others have, and nobody fails."""
+    array = begin(vm, "hedge_ms=50")
+    array.fio("--rw=write --bs=128k --iodepth=8 --refill_buffers").clean(100)
+    vm.server.run("modprobe dm_delay")
+    ec.become(vm, 1, f"0 {24 * 2048} delay /dev/ram1 0 10000 /dev/ram1 0 0")
+    mark = array.stats()["collected_segments"]
+    load = array.fio("--rw=randwrite --bs=4k --iodepth=16 --io_size=8m --refill_buffers")
+    until(lambda: array.stats()["collected_segments"] > mark + 5, 60, "segments are collected")
+    load.clean(200)
+    ec.works(vm, 1)
+    stats = array.stats()
+    eq((array.state(), stats["member_failures"], stats["lost_reads"]), ("clean", 0, 0))
+
+
 @needs(machines=1, own_modules=True)
 def test_late_answers_are_given_to_no_other_request(vm: Lab) -> None:
     """A member answers long after the others were read for it, when its requests are others already."""
