@@ -56,6 +56,25 @@ pub fn read<D: Devices>(
     Ok(found)
 }
 
+/// Writes the superblock of a new member, when both of its slots have been zeroed, and flushes.
+/// `zeroes` are as long as a slot.
+///
+/// # Errors
+///
+/// Returns the member's error.
+pub fn write_new<D: Devices>(
+    devices: &mut D,
+    own: &Superblock,
+    zeroes: &[u8],
+    crc: &impl Checksum,
+) -> Result<(), D::Error> {
+    for slot in 0..SLOTS {
+        devices.write(own.member, Layout::slot(slot), zeroes, true)?;
+    }
+    devices.write(own.member, Layout::slot(own.slot()), &own.bytes(crc), true)?;
+    devices.flush(own.member)
+}
+
 /// Doubts about the superblocks of the members that are there.
 pub(crate) struct Hidden {
     /// Members of which a slot may hide a newer superblock.

@@ -27,7 +27,6 @@ use seglog::{
     layout::{
         Layout,
         COLUMN_BYTES_MAX,
-        SLOTS,
         SLOT_BYTES, //
     },
     members::Members,
@@ -241,14 +240,7 @@ fn create(name: &str, on: &LogOn<'_>, of: &LogDevice) -> Result {
     let of_store = (random::uuid(), ArrayTag(random::number()));
     let own = Superblock::new(of_store, 0, layout, random::number() | 1);
     let zeroes = KVec::from_elem(0, SLOT_BYTES as usize, GFP_KERNEL)?;
-    let mut write = || -> Result<(), Failed> {
-        for slot in 0..SLOTS {
-            device.write(0, Layout::slot(slot), &zeroes, true)?;
-        }
-        device.write(0, Layout::slot(own.slot()), &own.bytes(&Crc), true)?;
-        device.flush(0)
-    };
-    write().map_err(|failed| {
+    slots::write_new(&mut device, &own, &zeroes, &Crc).map_err(|failed| {
         let error = failed.0;
         pr_err!("add_store: '{name}': no log is made: it cannot be written: {error:?}\n");
         error

@@ -15,9 +15,7 @@ use seglog::{
     collect::Purpose,
     devices::Devices,
     layout::{
-        Layout,
         COLUMN_BYTES_MAX,
-        SLOTS,
         SLOT_BYTES, //
     },
     log::Wait,
@@ -416,10 +414,5 @@ pub(super) fn superblock(
 /// Writes the superblock of a new member: both slots are zeroed before. Sleeps.
 pub(super) fn write_new(devices: &mut OneByOne, own: &Superblock) -> Result {
     let zeroes = KVec::from_elem(0, SLOT_BYTES as usize, GFP_KERNEL)?;
-    for slot in 0..SLOTS {
-        devices.write(own.member, Layout::slot(slot), &zeroes, true)?;
-    }
-    let bytes = own.bytes(&Crc);
-    devices.write(own.member, Layout::slot(own.slot()), &bytes, true)?;
-    Ok(devices.flush(own.member)?)
+    Ok(slots::write_new(devices, own, &zeroes, &Crc)?)
 }
