@@ -356,7 +356,7 @@ fn in_doubt(held: &Held, (hiding, quorum): (Members, usize), chosen: Choice) -> 
         let both = other.in_sync.and(in_sync);
         let (parent, since) = come_from(held, hiding, other);
         // Of one incarnation the log is followed by what its batches say.
-        let is_sibling = other.epoch.incarnation < epoch.incarnation && parent == from;
+        let is_sibling = since < epoch.incarnation && parent == from;
         let is_other = is_sibling && !both.and(hiding).is_empty();
         (is_other && !in_sync.is_within(other.in_sync)).then_some(since)
     };
