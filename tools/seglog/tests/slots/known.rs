@@ -119,6 +119,21 @@ fn what_went_on_before_what_another_one_shows_is_not_given_up() {
     assert!(check(&steps, (0b111, 0), false));
 }
 
+/// Four assemblies by force, of which three are cut off: what 0 and 2 show has one incarnation, and
+/// the parents of both are hidden. What went on is not given up for the other one.
+#[test]
+fn of_two_by_force_of_one_incarnation_the_one_that_went_on_counts() {
+    let steps = [
+        (0b110, 0b00_01_00, true, cut_off(1)),
+        (0b110, 0b01_00_00, true, cut_off(2)),
+        (0b011, 0b00_01_00, true, WRITES),
+        (0b011, 0b00_00_01, true, cut_off(2)),
+    ];
+    assert!(!check(&steps, (0b111, 0b00_01_00), false));
+    assert!(check(&steps, (0b011, 0b00_01_00), false));
+    assert!(check(&steps, (0b111, 0), false));
+}
+
 /// An assembly by force is cut off when it has told 0, whose place another device takes then.
 #[test]
 fn a_device_that_force_had_told_is_not_taken_for_the_one_in_its_place() {

@@ -81,7 +81,7 @@ impl World {
         Self {
             disks,
             spare: self.spare.clone(),
-            is_forced: self.is_forced || assembled.attempt.is_forced,
+            forces: self.forces + u32::from(assembled.attempt.is_forced),
             is_torn_behind_force: self.is_torn_behind_force,
             truth,
             steps: Some(Rc::new(step)),
@@ -118,7 +118,7 @@ impl World {
         let then = Then::CutOff { writes, is_torn };
         let mut world = self.after(assembled, then, (disks, damages));
         let of_log = run.writes.get(writes).is_some_and(|w| w.slot().is_none());
-        world.is_torn_behind_force |= is_torn && of_log && world.is_forced;
+        world.is_torn_behind_force |= is_torn && of_log && world.forces > 0;
         Some(world.forget())
     }
 

@@ -43,6 +43,8 @@ const SLOTS: Family = Family {
     batches: false,
     dumps: false,
     returns: false,
+    forces: u32::MAX,
+    is_narrow: false,
     sample: 1,
 };
 
@@ -50,7 +52,8 @@ const SLOTS: Family = Family {
 fn visit(with: Family) {
     let begun = Instant::now();
     let is_long = env::var_os("SEGLOG_WORLDS").is_some();
-    let sample = if is_long { 1 } else { with.sample };
+    let is_whole = is_long && !with.is_narrow;
+    let sample = if is_whole { 1 } else { with.sample };
     let counts = search(Family { sample, ..with }).unwrap_or_else(|why| panic!("{why}"));
     println!(
         "{}: {} worlds, {} assembled, {} refused in {:.1} s",
@@ -146,6 +149,27 @@ fn long_slots() {
         steps: 3,
         bad_at_last: 1,
         damages: false,
+        // By force the third one may give up what the second one has written, if the first one has
+        // begun to write and was cut off: decision 0039.
+        forces: 1,
         ..SLOTS
     });
+}
+
+/// Some minutes of one core.
+#[test]
+#[ignore = "it is for long runs"]
+fn long_told() {
+    for sample in [3, 2] {
+        visit(Family {
+            name: "told, one after the other",
+            steps: 4,
+            bad_at_last: 1,
+            damages: false,
+            tears: false,
+            is_narrow: true,
+            sample,
+            ..SLOTS
+        });
+    }
 }

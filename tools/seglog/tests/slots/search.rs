@@ -52,6 +52,11 @@ pub(crate) struct Family {
     pub(crate) dumps: bool,
     /// Members return, and devices are replaced.
     pub(crate) returns: bool,
+    /// Assemblies by force before the last one, at most.
+    pub(crate) forces: u32,
+    /// Whether assemblies are cut off when they have told one member or two, or go on with a batch:
+    /// worlds are sampled before each step from the third on.
+    pub(crate) is_narrow: bool,
     /// Number of worlds of the last step of which one is visited.
     pub(crate) sample: u64,
 }
@@ -156,12 +161,12 @@ fn attempts(world: &World, bad: usize, places: bool) -> Vec<Attempt> {
 
 /// Returns ways to go on from an assembly that has ended well.
 fn thens(with: Family, opened: &Assembled) -> Vec<Then> {
-    let mut found = vec![
-        Then::Open { writes: None },
-        Then::Open {
-            writes: Some(Kind::Striped),
-        },
-    ];
+    let mut found = vec![Then::Open {
+        writes: Some(Kind::Striped),
+    }];
+    if !with.is_narrow {
+        found.push(Then::Open { writes: None });
+    }
     if with.batches {
         let writes = Some(Kind::Mirror);
         found.extend([Then::Open { writes }, Then::Unflushed]);
@@ -234,7 +239,8 @@ impl Search {
     fn follow(&mut self, world: &World, opened: &Assembled) {
         let may_damage = self.with.damages && opened.attempt.bad != Bad::default();
         for damages in [false, true].into_iter().take(1 + usize::from(may_damage)) {
-            for writes in 0..=opened.run.writes.len() {
+            let (all, is_narrow) = (0..=opened.run.writes.len(), self.with.is_narrow);
+            for writes in all.filter(|writes| !is_narrow || [1, 2].contains(writes)) {
                 for is_torn in [false, true]
                     .into_iter()
                     .take(1 + usize::from(self.with.tears))
@@ -283,6 +289,9 @@ impl Search {
         let usual = world;
         let swapped = world.spare.as_ref().map(|_| world.swapped());
         for attempt in attempts(world, bad, places) {
+            if !is_last && attempt.is_forced && world.forces >= self.with.forces {
+                continue;
+            }
             let swapped = swapped.as_ref().filter(|_| attempt.swaps);
             let world = swapped.unwrap_or(usual);
             match world.assemble(attempt) {
@@ -345,7 +354,7 @@ pub(crate) fn search(with: Family) -> Result<Counts, String> {
             search.visit(world, step == with.steps)?;
         }
         worlds = std::mem::take(&mut search.next);
-        if step + 1 == with.steps {
+        if step + 1 == with.steps || with.is_narrow && step > 0 {
             worlds.retain(|world| world.key() % with.sample == 0);
         }
     }

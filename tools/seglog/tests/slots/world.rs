@@ -182,7 +182,8 @@ pub(crate) struct World {
     /// The device of a member that was replaced.
     pub(crate) spare: Option<(usize, Member)>,
     pub(crate) truth: Truth,
-    pub(crate) is_forced: bool,
+    /// Assemblies by force.
+    pub(crate) forces: u32,
     /// The first batch of an assembly was torn, by force or since. It is in the place of one that
     /// was given up, whose successors say then that the log is damaged: nothing tells which of both
     /// it was.
@@ -219,7 +220,7 @@ impl World {
             disks: Disks::new(),
             spare: None,
             truth,
-            is_forced: false,
+            forces: 0,
             is_torn_behind_force: false,
             steps: None,
         }
