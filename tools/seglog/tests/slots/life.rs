@@ -34,7 +34,6 @@ use crate::{
         Bad,
         Crc,
         Disks,
-        Member,
         TAG,
         UNIT_BYTES, //
     },
@@ -287,7 +286,7 @@ impl Life {
         if is_new {
             let id = 100 + u64::from(self.world.truth.written);
             own = other.replacement(member, id);
-            let old = std::mem::replace(&mut self.world.disks.0[member], Member::default());
+            let old = std::mem::take(&mut self.world.disks.0[member]);
             self.world.spare = Some((member, old));
             self.world.disks.give(&own);
         }
