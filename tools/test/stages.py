@@ -288,7 +288,7 @@ def _long_tests(name: str, words: str, environment: dict[str, str]) -> Callable[
 
 
 def _lives() -> list[Stage]:
-    """Long lives of arrays, by many seeds; all small worlds of their superblocks; nodes of the cache find each other."""
+    """Lives of arrays, by many seeds; all small worlds of their superblocks; nodes of the cache find each other."""
     return [Stage("crash model of the log", _long_tests(
                 f"seglog.{LIVES}-lives", "ferrofabric-seglog --test crash long_lives", {"SEGLOG_LIVES": str(LIVES)})),
             Stage("small worlds of the log", _long_tests(
