@@ -150,7 +150,8 @@ def test_a_log_that_fails_stops_its_store(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, timeout=240)
 def test_a_log_that_throttles_writes_stops_no_reader(vm: Lab) -> None:
-    """The log's device hangs with as many writes as blk-wbt allows: what is asked of the store under its lock goes on."""
+    """The log's device hangs with as many writes as blk-wbt allows: what is asked of the store under its lock is
+    answered."""
     ec.disks(vm, LOG_MIB, 1)
     vm.server.run("rmmod loop; set -e; modprobe loop hw_queue_depth=2; losetup --direct-io=on /dev/loop0 /dev/dm-0; "
                   "echo 75000 > /sys/block/loop0/queue/wbt_lat_usec")
