@@ -232,6 +232,7 @@ fn object(entry: &Entry) -> Result<Object, Malformed> {
         backed: wire.backed.get(),
         is_cut: false,
         is_leaving: false,
+        has_file: false,
     })
 }
 

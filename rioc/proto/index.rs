@@ -20,6 +20,7 @@ use super::{
     },
     slot::{
         Blocks,
+        InFile,
         Life,
         Memory,
         Object,
@@ -43,7 +44,8 @@ mod tickets;
 pub use self::{
     backing::{
         Fetch,
-        Leaving, //
+        Leaving,
+        Left, //
     },
     copying::{
         CopyEdge,
@@ -133,6 +135,32 @@ pub struct Usage {
     pub extents: u32,
     /// The blocks of extents that are used, and are not given back.
     pub blocks: u64,
+    /// The blocks of ranges that are in no file, or not known to be durable there.
+    pub dirty: u64,
+    /// The blocks of ranges that are durable in files.
+    pub clean: u64,
+}
+
+impl Usage {
+    /// Returns the count of the blocks of such ranges.
+    fn in_file(&mut self, in_file: InFile) -> &mut u64 {
+        match in_file {
+            InFile::Dirty | InFile::Leaving => &mut self.dirty,
+            InFile::Clean => &mut self.clean,
+        }
+    }
+
+    /// A range has so many blocks more.
+    fn add(&mut self, in_file: InFile, blocks: u8) {
+        let count = self.in_file(in_file);
+        *count = count.saturating_add(blocks.into());
+    }
+
+    /// A range has so many blocks less.
+    fn take(&mut self, in_file: InFile, blocks: u8) {
+        let count = self.in_file(in_file);
+        *count = count.saturating_sub(blocks.into());
+    }
 }
 
 /// The index.
@@ -200,9 +228,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         1u64.wrapping_shl(id.bucket(self.key, 64) as u32)
     }
 
-    /// Whether something without a name is left to be removed by [`Self::reap`].
-    pub const fn is_reaping(&self) -> bool {
-        self.doomed != NONE
+    /// Whether something without a name is left to be removed by [`Self::reap`], now.
+    pub fn is_reaping(&self) -> bool {
+        self.doomed != NONE && self.file_to_remove().is_none()
     }
 
     fn bucket(&self, id: ObjectId) -> usize {
@@ -262,6 +290,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             backed: 0,
             is_cut: self.is_backed,
             is_leaving: false,
+            has_file: self.is_backed,
         };
         let number = self.slots.take(Slot::Object(object));
         let number = number.ok_or(Refused::NoSlots)?;
@@ -355,7 +384,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             self.usage.objects = self.usage.objects.saturating_sub(1);
             changes.changed(number);
         }
-        self.doomed != NONE
+        self.is_reaping()
     }
 
     /// Chooses the object that is evicted next, of `max` slots from one on: one that was not used

@@ -54,6 +54,8 @@ pub struct Object {
     pub is_cut: bool,
     /// Whether blocks of it are on their way to its file.
     pub is_leaving: bool,
+    /// Whether there may be a file of its name, which goes with it.
+    pub has_file: bool,
 }
 
 /// The knowledge that the file of an object has of a range.

@@ -10,6 +10,7 @@
 mod changing;
 mod claiming;
 mod copying;
+mod filing;
 mod room;
 
 use ferro_proto::errno::Errno;
@@ -67,7 +68,14 @@ use super::{
     },
 };
 
-pub use self::claiming::Arrived;
+use self::filing::{
+    Files,
+    Want, //
+};
+pub use self::{
+    claiming::Arrived,
+    filing::FileWork, //
+};
 
 /// The blocks that an operation reads before it changes something: both edges of what it writes,
 /// and both of what it copies.
@@ -156,8 +164,14 @@ pub struct Op {
     bytes: u64,
     old: [Option<Source>; OLD_MAX],
     progress: Progress,
-    /// The slots that it has looked at for an object to evict.
+    /// The slots that it has looked at for what can be evicted.
     looked: u64,
+    /// The need of files, and the error that one has given.
+    want: Want,
+    has_fetched: bool,
+    lost: Option<Errno>,
+    /// The times that room could not be made, when it began to wait for some.
+    setbacks: Option<u64>,
 }
 
 impl Op {
@@ -196,6 +210,16 @@ pub enum Step {
     Read([Option<Source>; OLD_MAX]),
     /// Room is waited for: it takes its next step when something has ended.
     Wait(Wait),
+    /// Room is waited for in the same way, which others make by writing to files. It keeps none of
+    /// the blocks that were read for it.
+    Room,
+    /// A file is needed: the request is put into the queue for [`Store::file_of`], as the first one
+    /// if `is_next`: what it has fetched would be dropped for others, and theirs for it. It keeps
+    /// none of its blocks.
+    File {
+        /// Whether it has fetched something.
+        is_next: bool,
+    },
     /// The request takes its next step.
     Again,
     /// The request has ended.
@@ -207,6 +231,8 @@ enum Stop {
     /// Blocks of [`Op::old`] are read first.
     Read,
     Wait(Wait),
+    Room,
+    File,
     Again,
     Refused(Errno),
 }
@@ -236,6 +262,8 @@ pub struct Look {
 pub struct Store<M: StoreMemory, D> {
     /// Slot at which eviction looks next; `None` if objects stay until they are deleted.
     evicts_from: Option<u32>,
+    /// The files of objects; `None` if they have none.
+    files: Option<Files>,
     index: Index<M::Slots, M::Buckets>,
     claims: Claims<M::Claims, M::Buckets>,
     medium: D,
@@ -250,6 +278,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     ) -> Self {
         Self {
             evicts_from: None,
+            files: None,
             index,
             claims,
             medium,
@@ -323,6 +352,10 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     #[inline(never)]
     pub fn read(&mut self, (object, span): (ObjectId, &Span)) -> Result<Look, (Errno, u64)> {
         let after = self.medium.changed_by(self.index.bit(object));
+        if self.is_backed() && self.index.missing(object, span).is_some() {
+            // Its user has not called `ready`, which would have them fetched.
+            return Err((Errno::EIO, after));
+        }
         let reading = self.index.read(object, span);
         let reading = reading.map_err(|refused| (refused.errno(), after))?;
         for source in reading.parts().iter().filter_map(|part| part.source) {
@@ -366,17 +399,21 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     }
 
     /// Takes the next step of a write as far as its bytes are not needed; returns its result if
-    /// that is all: its user need not copy them for it. [`Self::step`] follows otherwise.
+    /// that is all: its user need not copy them for it. [`Self::step`] follows otherwise. A read
+    /// begins if this has no result.
     pub fn ready(
         &mut self,
         op: &mut Op,
         message: &Message<'_>,
         (actions, crc): (&mut impl Actions, &impl Checksum),
     ) -> Option<Step> {
-        let Operation::Write { object, span, .. } = message.operation else {
-            return None;
+        let with = (&mut *actions, crc);
+        let ready = match message.operation {
+            Operation::Write { object, span, .. } => self.ready_to_write(op, (object, &span), with),
+            Operation::Read { object, span } => self.have(op, (object, &span), with),
+            _ => return None,
         };
-        match self.ready_to_write(op, (object, &span), (actions, crc)) {
+        match ready {
             Ok(()) => None,
             stopped => Some(self.result(op, message, stopped, actions)),
         }
@@ -393,6 +430,11 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let errno = match done {
             Err(Stop::Read) => return Step::Read(op.old),
             Err(Stop::Wait(wait)) => return Step::Wait(wait),
+            Err(Stop::Room) => return Step::Room,
+            Err(Stop::File) => {
+                let is_next = core::mem::replace(&mut op.has_fetched, true);
+                return Step::File { is_next };
+            }
             Err(Stop::Again) => return Step::Again,
             Err(Stop::Refused(errno)) => Some(errno),
             Ok(()) => None,
@@ -413,34 +455,6 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         };
         self.end(op, is_lease, actions);
         Step::Done(Done { outcome, after })
-    }
-
-    /// Takes a step of what is left to be done when nothing waits for it; returns whether more is.
-    ///
-    /// # Errors
-    ///
-    /// Returns what is waited for.
-    pub fn reap(&mut self, with: (&mut impl Actions, &impl Checksum)) -> Result<bool, Wait> {
-        if !self.index.is_reaping() {
-            return Ok(false);
-        }
-        self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with)?;
-        Ok(self.index.reap(&mut self.medium))
-    }
-
-    /// Takes a step of the removal of what is behind the end of the object in a slot, as a restart
-    /// may have left it; returns whether more is left of it.
-    ///
-    /// # Errors
-    ///
-    /// Returns what is waited for.
-    pub fn trim(
-        &mut self,
-        slot: u32,
-        with: (&mut impl Actions, &impl Checksum),
-    ) -> Result<bool, Wait> {
-        self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with)?;
-        Ok(!self.index.trim(slot, &mut self.medium))
     }
 }
 

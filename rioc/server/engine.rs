@@ -330,11 +330,12 @@ impl<D: Kept> Engine<D> {
                 request.state = State::Runs;
                 self.acting.run(tag);
             }
-            Step::Wait(_) if self.is_ending => {
+            Step::Wait(_) | Step::Room | Step::File { .. } if self.is_ending => {
                 let done = self.store.end_early(&mut request.op, &mut self.acting);
                 self.end(tag, done);
             }
-            Step::Wait(_) => {
+            // Objects have no files yet.
+            Step::Wait(_) | Step::Room | Step::File { .. } => {
                 // There is room for all.
                 let _ = self.waiting.push_within_capacity(tag);
             }

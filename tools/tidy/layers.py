@@ -80,7 +80,7 @@ DRIVERS: dict[str, Layers] = {
     "rtrs/server/io": ("carriers tag", "request", "reply send_queue", "operation", "operation_queue receiver"),
     "rioc/proto/index": ("moving ranges restoring tickets", "data", "backing size", "copying"),
     "rioc/proto/log": ("assembly collecting filling room", "dumping"),
-    "rioc/proto/store": ("changing claiming room", "copying"),
+    "rioc/proto/store": ("changing claiming filing room", "copying"),
 }
 # The files of one folder that may all reach each other by their imports; and the folders that have more.
 CIRCLE_MAX = 6

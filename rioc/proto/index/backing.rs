@@ -24,7 +24,8 @@ use super::{
             ObjectId,
             Span,
             BLOCK_BYTES,
-            IO_BLOCKS_MAX, //
+            IO_BLOCKS_MAX,
+            OBJECT_BYTES_MAX, //
         },
     },
     data::{
@@ -69,6 +70,17 @@ pub struct Leaving {
     count: usize,
 }
 
+/// The rest of what was to be written of an object, behind a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing, or the object is gone.
+    Nothing,
+    /// All that is dirty from a block on.
+    From(u32),
+    /// The blocks of the job, as the object was cut meanwhile, or its file has failed.
+    Again,
+}
+
 impl Leaving {
     /// Returns where the blocks are that are written.
     pub fn parts(&self) -> &[Part] {
@@ -82,7 +94,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         self.is_backed = true;
         for number in 0..self.slots.count() {
             if let Some(object) = self.slots.object_mut(number) {
-                object.is_cut = true;
+                (object.is_cut, object.has_file) = (true, true);
             }
         }
     }
@@ -97,6 +109,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         (id, size): (ObjectId, u64),
         changes: &mut impl Changes,
     ) -> Result<(), Refused> {
+        if size > OBJECT_BYTES_MAX {
+            return Err(Refused::TooLong);
+        }
         if self.find(id).is_some() {
             return Err(Refused::Exists);
         }
@@ -104,8 +119,18 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         if let Some(object) = self.slots.object_mut(number) {
             // CAST: At most the blocks of the largest object.
             object.backed = size.div_ceil(BLOCK_BYTES) as u32;
+            // Its file ends where it ends.
+            object.is_cut = false;
         }
         Ok(())
+    }
+
+    /// An object is longer, without a block: its file is to have this size, too.
+    pub(super) fn differ(&mut self, number: u32) {
+        let is_backed = self.is_backed;
+        if let Some(object) = self.slots.object_mut(number) {
+            object.is_cut |= is_backed;
+        }
     }
 
     fn cuts(&self, id: ObjectId) -> u32 {
@@ -222,7 +247,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
 
     fn set_in_file(&mut self, number: u32, in_file: InFile, changes: &mut impl Changes) {
         if let Some(range) = self.slots.range_mut(number) {
-            range.in_file = in_file;
+            let before = core::mem::replace(&mut range.in_file, in_file);
+            let blocks = range.blocks;
+            self.usage.take(before, blocks);
+            self.usage.add(in_file, blocks);
             changes.changed(number);
         }
     }
@@ -273,8 +301,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     }
 
     /// A job has ended: what it has written is clean if the file was synced after that
-    /// (`is_synced`), else it is dirty as before.
-    pub fn left(&mut self, leaving: &Leaving, is_synced: bool, changes: &mut impl Changes) {
+    /// (`is_synced`), else it is dirty as before. Returns what is left of the object.
+    pub fn left(&mut self, leaving: &Leaving, is_synced: bool, changes: &mut impl Changes) -> Left {
         let object = self.slots.object(leaving.number).copied();
         let object = object.filter(|object| object.is_leaving && object.id == leaving.object);
         let is_cut = object.is_some_and(|object| object.is_cut);
@@ -284,7 +312,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             .map(|part| part.block.saturating_add(part.blocks));
         let mut backed = object.map_or(0, |object| object.backed);
         if is_synced && !is_cut {
-            backed = ends.fold(backed, u32::max);
+            // Where nothing was written, the file has zeroes.
+            // CAST: At most the blocks of the largest object.
+            let size = leaving.size.div_ceil(BLOCK_BYTES) as u32;
+            backed = ends.fold(backed.max(size), u32::max);
         }
         if let Some(object) = self.slots.object_mut(leaving.number) {
             if object.is_leaving {
@@ -300,6 +331,14 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             if let Some(source) = &part.source {
                 self.unpin(source, changes);
             }
+        }
+        match leaving.parts().last() {
+            _ if object.is_none() => Left::Nothing,
+            _ if is_cut || !is_synced => Left::Again,
+            Some(last) if leaving.count == PARTS_MAX => {
+                Left::From(last.block.saturating_add(last.blocks))
+            }
+            _ => Left::Nothing,
         }
     }
 
@@ -323,6 +362,12 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
                     InFile::Dirty
                 };
                 self.set_in_file(slot, in_file, changes);
+                // Zeroes that the file has need no slot.
+                if let Some(zeroes) = self.slots.range(slot).copied() {
+                    if is_clean && zeroes.extent == NONE {
+                        self.remove(slot, &zeroes, changes);
+                    }
+                }
             }
         }
     }
@@ -355,12 +400,32 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         true
     }
 
+    /// Returns an object of which something is to be written, in the slots from one on, as far as
+    /// `max` of them: its name, and the first block. `all` includes those whose blocks are in
+    /// their files, but not their sizes. Returns the slot at which the next look begins as well.
+    pub fn dirty(&self, from: u32, (max, all): (u32, bool)) -> (Option<(ObjectId, u32)>, u32) {
+        let end = self.slots.count().min(from.saturating_add(max));
+        for slot in from..end {
+            let (object, block) = match self.slots.get(slot) {
+                Some(Slot::Range(range)) if range.in_file == InFile::Dirty => {
+                    (self.slots.object(range.object), range.block)
+                }
+                Some(Slot::Object(object)) if all && object.is_cut => (Some(object), 0),
+                _ => continue,
+            };
+            // What has no name has no file.
+            if let Some(object) = object.filter(|object| object.life == Life::Linked) {
+                return (Some((object.id, block)), slot);
+            }
+        }
+        (None, if end < self.slots.count() { end } else { 0 })
+    }
+
     /// Returns the object without a name whose file is to be removed before it is gone; of one
     /// whose name another object has the file is that one's.
     pub fn file_to_remove(&self) -> Option<ObjectId> {
         let object = self.slots.object(self.doomed)?;
-        let has_file = self.is_backed && (object.is_cut || object.backed > 0 || object.is_leaving);
-        let is_alone = has_file && object.root == NONE && self.find(object.id).is_none();
+        let is_alone = object.has_file && object.root == NONE && self.find(object.id).is_none();
         is_alone.then_some(object.id)
     }
 
@@ -368,7 +433,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     pub fn file_removed(&mut self, id: ObjectId, changes: &mut impl Changes) {
         if self.file_to_remove() == Some(id) {
             if let Some(object) = self.slots.object_mut(self.doomed) {
-                (object.backed, object.is_cut, object.is_leaving) = (0, false, false);
+                (object.has_file, object.is_leaving) = (false, false);
                 changes.changed(self.doomed);
             }
         }

@@ -5,6 +5,8 @@
 //! A copy of some bytes is done at once, and has a bounded number of ranges. A copy of a whole
 //! object fills a hidden one in steps, and gives it the name when it is complete.
 
+use core::ops::Range as Blocks;
+
 use super::{
     super::{
         slot::{
@@ -289,8 +291,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         self.add(destination, (object.size, Life::Hidden), changes)
     }
 
-    /// Takes a step of a copy of a whole object, from a block on, at first 0; returns where the
-    /// next step begins, or `None` if the copy is complete.
+    /// Takes a step of a copy of a whole object, from a block on, at first 0, to one at most;
+    /// returns where the next step begins, or `None` if the copy is complete.
     ///
     /// # Errors
     ///
@@ -298,15 +300,17 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     pub fn continue_snapshot(
         &mut self,
         source: ObjectId,
-        (hidden, from): (u32, u32),
+        (hidden, blocks): (u32, Blocks<u32>),
         changes: &mut impl Changes,
     ) -> Result<Option<u32>, Refused> {
         let (number, object) = self.known(source)?;
         // CAST: At most the blocks of the largest object.
-        let end = object.size.div_ceil(BLOCK_BYTES) as u32;
+        let all = object.size.div_ceil(BLOCK_BYTES) as u32;
+        let (from, end) = (blocks.start, blocks.end.min(all));
         let ranges = self.count(number, (from, end.saturating_sub(from)), STEP_RANGES);
         self.require(ranges.unwrap_or(STEP_RANGES))?;
-        self.share_all((number, from, end), (hidden, from), STEP_RANGES, changes)
+        let next = self.share_all((number, from, end), (hidden, from), STEP_RANGES, changes)?;
+        Ok(next.or((end < all).then_some(end)))
     }
 
     /// Gives a hidden object, which is complete, its name; one that has the name is removed, or is

@@ -50,6 +50,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let number = number.ok_or(Refused::NoSlots)?;
         let seed = self.seed();
         self.usage.ranges = self.usage.ranges.saturating_add(1);
+        self.usage.add(range.in_file, range.blocks);
         self.refer(number, range.extent);
         let root = self.slots.object(range.object).map(|object| object.root);
         let root = tree::insert(&mut self.slots, root.unwrap_or(NONE), number, seed);
@@ -104,6 +105,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         self.unlink(range);
         self.slots.give_back(number);
         self.usage.ranges = self.usage.ranges.saturating_sub(1);
+        self.usage.take(range.in_file, range.blocks);
         changes.changed(number);
         if let Some(extent) = self.slots.extent_mut(range.extent) {
             extent.references = extent.references.saturating_sub(1);
@@ -127,6 +129,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         range.first = range.first.saturating_add(dropped);
         range.blocks = blocks;
         let (object, extent) = (range.object, range.extent);
+        self.usage.take(range.in_file, less);
         if let Some(object) = self.slots.object_mut(object) {
             object.blocks = object.blocks.saturating_sub(less.into());
         }

@@ -156,6 +156,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             object.is_shrinking |= range.end() > end;
         }
         self.usage.ranges = self.usage.ranges.saturating_add(1);
+        self.usage.add(range.in_file, range.blocks);
         Ok(())
     }
 }

@@ -79,6 +79,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         }
         if size < before.size {
             self.cut_file(number, size);
+        } else {
+            self.differ(number);
         }
         changes.changed(number);
         if let Some((block, stored)) = end {

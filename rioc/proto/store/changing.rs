@@ -29,7 +29,8 @@ use super::{
         span::{
             ObjectId,
             Piece,
-            Span, //
+            Span,
+            BLOCK_BYTES, //
         },
         ticket::Lane,
     },
@@ -121,6 +122,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             Operation::Lease { .. } if !self.claims.has_lease(client.number, op.claim) => {
                 return Err(Stop::Refused(Errno::ESTALE));
             }
+            Operation::Flush { .. } => self.flush_object(op)?,
             Operation::Release => self.release(client, message.lease).map_err(Stop::Refused)?,
             _ => (),
         }
@@ -149,6 +151,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         (object, span): (ObjectId, &Span),
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
+        self.have_edges(op, (object, span), (&mut *with.0, with.1))?;
         // An edge is in the first block, or in the last one.
         let [first, last] = self.index.edges(object, span);
         let [first, last] = [first, last].map(|edge| edge.map(|edge| edge.old));
@@ -169,14 +172,18 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let first = span.blocks().start;
         let mut parts = [0u32; 2];
         for (piece, sum) in span.pieces().zip(sums.iter()) {
-            if piece.is_whole() {
+            if piece.is_whole() && !self.is_backed() {
                 continue;
             }
             let place = usize::from(piece.block != first);
             let bytes = piece_of(span, &piece, data.bytes);
-            // What stays is verified, so what is new has to be, too: the block gets another CRC.
+            // What stays is verified, so what is new has to be, too: the block gets another CRC. A
+            // file has none: what is written there was right when it came.
             if crc.crc32c(bytes) != sum {
                 return Err(Stop::Refused(Errno::EIO));
+            }
+            if piece.is_whole() {
+                continue;
             }
             let has_old = op.old.get(place).is_some_and(Option::is_some);
             let block = data.blocks.get_mut(place);
@@ -230,6 +237,11 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         data: &mut Data<'_>,
         (actions, crc): (&mut impl Actions, &impl Checksum),
     ) -> Result<Option<u32>, Stop> {
+        let shorter = self.index.stat(object).is_ok_and(|stat| size < stat.size);
+        let end = Span::new(size / BLOCK_BYTES * BLOCK_BYTES, BLOCK_BYTES);
+        if let Some(end) = end.filter(|_| shorter && size % BLOCK_BYTES != 0) {
+            self.have(op, (object, &end), (&mut *actions, crc))?;
+        }
         let edge = self.index.new_end(object, size);
         self.read_old(op, [edge.map(|edge| edge.old), None, None, None])?;
         // The block in which it ends may be shared, and is one more then.

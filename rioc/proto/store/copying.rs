@@ -2,6 +2,7 @@
 
 //! Copies by reference.
 
+use ferro_proto::errno::Errno;
 use seglog::{
     collect::Purpose,
     Checksum, //
@@ -18,6 +19,7 @@ use super::{
             Message,
             Operation, //
         },
+        span::ObjectId,
     },
     changing::merge,
     Data,
@@ -49,6 +51,14 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let edges = self
             .index
             .copy_edges((source, &span), (destination, offset))?;
+        if self.is_backed() {
+            // First, as what is shared may be dropped to make room.
+            let need = (Purpose::Write, edges.len(), CHANGES_MAX);
+            self.room(op, need, (&mut *actions, crc))?;
+            let to = span.moved_to(offset).ok_or(Stop::Refused(Errno::EFBIG))?;
+            self.have_source(op, (source, &span), (&mut *actions, crc))?;
+            self.have_edges(op, (destination, &to), (&mut *actions, crc))?;
+        }
         let [first, last] = edges.map(|edge| edge.map_or((None, None), |e| (e.old, e.new)));
         self.read_old(op, [first.0, last.0, first.1, last.1])?;
         let blocks = edges.iter().flatten().count();
@@ -99,17 +109,22 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         else {
             return Ok(());
         };
-        self.room(op, (Purpose::Write, 0, CHANGES_MAX), with)?;
-        let changes = &mut self.medium;
         let Progress::Filling(hidden, from) = op.progress else {
+            self.room(op, (Purpose::Write, 0, CHANGES_MAX), with)?;
             let to = (destination, is_new);
-            let hidden = self.index.begin_snapshot(source, to, changes)?;
+            let hidden = self.index.begin_snapshot(source, to, &mut self.medium)?;
             op.progress = Progress::Filling(hidden, 0);
             return Err(Stop::Again);
         };
+        let may = self.may_fill(op, (source, from), with);
+        if let Err(Stop::Refused(_)) = may {
+            self.index.discard(hidden, &mut self.medium);
+        }
+        let to = may?;
+        let changes = &mut self.medium;
         let step = self
             .index
-            .continue_snapshot(source, (hidden, from), changes);
+            .continue_snapshot(source, (hidden, from..to), changes);
         let done = match step {
             Ok(Some(next)) => {
                 op.progress = Progress::Filling(hidden, next);
@@ -123,5 +138,18 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             self.index.discard(hidden, changes);
         }
         Ok(done?)
+    }
+    /// Makes sure that a step of a copy of a whole object can be taken; returns the block up to
+    /// which it may go.
+    fn may_fill(
+        &mut self,
+        op: &mut Op,
+        from: (ObjectId, u32),
+        (actions, crc): (&mut impl Actions, &impl Checksum),
+    ) -> Result<u32, Stop> {
+        // First, as what is shared may be dropped to make room.
+        let need = (Purpose::Write, 0, CHANGES_MAX);
+        self.room(op, need, (&mut *actions, crc))?;
+        self.have_next(op, from, (actions, crc))
     }
 }

@@ -11,6 +11,7 @@ use seglog::{
 
 use super::{
     super::{
+        body::CHANGES_MAX,
         claim::Use,
         index::Source,
         medium::{
@@ -98,16 +99,15 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         need: Need,
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
-        let (purpose, blocks, _) = need;
-        let (used, most) = self.medium.room();
-        let is_full = used.saturating_add(blocks as u64) > most;
-        if purpose == Purpose::Write && blocks > 0 && is_full {
+        if !self.has_room(need) {
             // What was deleted, or is evicted, makes room.
-            return Err(if self.index.is_reaping() {
-                Stop::Wait(Wait::Segment)
-            } else {
-                self.evict(op, with.0)
-            });
+            if self.index.is_reaping() {
+                return Err(Stop::Wait(Wait::Segment));
+            }
+            match self.is_backed() {
+                true => self.make_room(op, need)?,
+                false => return Err(self.evict(op, with.0)),
+            }
         }
         self.prepare(need, with).map_err(|wait| match wait {
             Wait::Stopped | Wait::TooLong => Stop::Refused(Errno::EIO),
@@ -139,5 +139,33 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             self.medium.end_read(&source.stored);
             self.index.unpin(&source, &mut self.medium);
         }
+    }
+
+    /// Takes a step of what is left to be done when nothing waits for it; returns whether more is.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is waited for.
+    pub fn reap(&mut self, with: (&mut impl Actions, &impl Checksum)) -> Result<bool, Wait> {
+        if !self.index.is_reaping() {
+            return Ok(false);
+        }
+        self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with)?;
+        Ok(self.index.reap(&mut self.medium))
+    }
+
+    /// Takes a step of the removal of what is behind the end of the object in a slot, as a restart
+    /// may have left it; returns whether more is left of it.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is waited for.
+    pub fn trim(
+        &mut self,
+        slot: u32,
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<bool, Wait> {
+        self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with)?;
+        Ok(!self.index.trim(slot, &mut self.medium))
     }
 }

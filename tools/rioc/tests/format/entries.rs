@@ -39,6 +39,7 @@ fn object(low: u64, life: Life) -> Slot {
         backed: 0,
         is_cut: false,
         is_leaving: false,
+        has_file: false,
     })
 }
 

@@ -358,6 +358,7 @@ const OBJECT: Object = Object {
     backed: 0x0605,
     is_cut: false,
     is_leaving: false,
+    has_file: false,
 };
 
 /// Operation 2 of lane 3.

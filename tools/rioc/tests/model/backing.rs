@@ -3,8 +3,6 @@
 //! Objects whose blocks go to files and come back: after each step the bytes are the same, also
 //! after a crash that takes what the files were not synced for, and what is called clean is there.
 
-use std::collections::BTreeMap;
-
 use rioc::proto::{
     index::{
         Fetch,
@@ -24,6 +22,7 @@ use rioc::proto::{
 
 use crate::{
     random::Random,
+    rig::filed::Files,
     store::Storage,
     world::{
         id,
@@ -34,43 +33,6 @@ use crate::{
 };
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-
-/// Files, as they are, and as they were when they were synced.
-#[derive(Clone, Default)]
-struct Files {
-    now: BTreeMap<ObjectId, Vec<u8>>,
-    synced: BTreeMap<ObjectId, Vec<u8>>,
-}
-
-impl Files {
-    fn blocks(&self, object: ObjectId, block: u32, blocks: u32) -> Vec<u8> {
-        let mut bytes = vec![0; blocks as usize * BLOCK];
-        if let Some(file) = self.now.get(&object) {
-            let from = file.get(block as usize * BLOCK..).unwrap_or_default();
-            let len = from.len().min(bytes.len());
-            bytes[..len].copy_from_slice(&from[..len]);
-        }
-        bytes
-    }
-
-    /// A crash leaves some of what was not synced.
-    fn crashed(&self, random: &mut Random) -> Self {
-        let mut now = self.synced.clone();
-        for (object, bytes) in &self.now {
-            let file = now.entry(*object).or_default();
-            for (at, block) in (0..).step_by(BLOCK).zip(bytes.chunks(BLOCK)) {
-                if random.below(2) == 0 {
-                    file.resize(file.len().max(at + block.len()), 0);
-                    file[at..at + block.len()].copy_from_slice(block);
-                }
-            }
-        }
-        Self {
-            synced: now.clone(),
-            now,
-        }
-    }
-}
 
 /// A job, and how much of it is done.
 struct Job(Leaving, usize);
@@ -169,9 +131,8 @@ impl Backed {
             self.world.note();
             return;
         };
-        let file = self.files.now.entry(leaving.object).or_default();
         if let (0, Some(block)) = (done, leaving.cut_at) {
-            file.truncate(block as usize * BLOCK);
+            self.files.resize(leaving.object, block as usize * BLOCK);
         }
         if self.random.below(12) == 0 {
             self.failed += 1;
@@ -182,13 +143,13 @@ impl Backed {
             return;
         }
         let Some(part) = leaving.parts().get(done) else {
-            file.resize(leaving.size as usize, 0);
-            let synced = file.clone();
-            self.files.synced.insert(leaving.object, synced);
+            self.files.resize(leaving.object, leaving.size as usize);
+            self.files.sync(leaving.object);
             self.world.index.left(&leaving, true, &mut self.world.store);
             self.world.note();
             return self.check_clean(leaving.object);
         };
+        let file = self.files.now.entry(leaving.object).or_default();
         for skipped in 0..part.blocks {
             let bytes = part
                 .source

@@ -20,6 +20,7 @@ mod claims;
 mod clients;
 mod crash;
 mod disk;
+mod filing;
 mod formats;
 mod full;
 mod large;

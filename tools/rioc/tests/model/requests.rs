@@ -36,6 +36,8 @@ pub(crate) enum Ask {
     Copy(u64, u64, u64, u64, u64, bool),
     Snapshot(u64, u64, bool),
     Flush(u64),
+    /// Object, offset, bytes.
+    Read(u64, u64, u64),
     Lease(u64, u64, u64, bool),
     Release,
 }
@@ -85,6 +87,10 @@ impl Request {
             Ask::Flush(object) => Operation::Flush {
                 object: id(object),
                 span: Span::ALL,
+            },
+            Ask::Read(object, offset, bytes) => Operation::Read {
+                object: id(object),
+                span: span(offset, bytes),
             },
             Ask::Lease(object, offset, bytes, is_writer) => Operation::Lease {
                 object: id(object),
@@ -161,7 +167,7 @@ pub(crate) fn apply(objects: &mut Objects, request: &Request) -> Result<(), u32>
             let bytes = objects[&id(source)].clone();
             objects.insert(id(destination), bytes);
         }
-        Ask::Flush(_) | Ask::Lease(..) | Ask::Release => (),
+        Ask::Flush(_) | Ask::Read(..) | Ask::Lease(..) | Ask::Release => (),
     }
     Ok(())
 }

@@ -5,8 +5,10 @@
 //! which a request is carried out when the store says that it was.
 
 mod begun;
+pub(crate) mod filed;
 mod logged;
 mod reading;
+mod stepping;
 
 use std::collections::{
     BTreeMap,
@@ -92,6 +94,8 @@ use crate::{
     },
 };
 
+use self::filed::Filed;
+
 pub(crate) use self::begun::Begun;
 
 pub(crate) const CLIENTS: usize = 3;
@@ -127,6 +131,8 @@ enum State {
     Waits,
     Runs,
     Reads([Option<Source>; OLD_MAX]),
+    /// Waits in the queue of files.
+    Files,
     Ended(Done),
 }
 
@@ -191,6 +197,7 @@ pub(crate) struct Rig<D> {
     pub(crate) fault: Fault,
     /// Flushes take much longer than writes.
     pub(crate) slow_flushes: bool,
+    pub(crate) filed: Filed,
     pub(crate) tally: Tally,
 }
 
@@ -231,6 +238,7 @@ impl<D: Readable> Rig<D> {
             random,
             fault,
             slow_flushes: false,
+            filed: Filed::default(),
             tally: Tally::default(),
         };
         rig.attach();
@@ -249,7 +257,7 @@ impl<D: Readable> Rig<D> {
         self.sequences[client] += 1;
         let sequence = self.sequences[client];
         let lane = (sequence % u64::from(LANES)) as u16;
-        let has_ticket = !matches!(ask, Ask::Flush(_));
+        let has_ticket = !matches!(ask, Ask::Flush(_) | Ask::Read(..));
         let mut request = Request {
             client,
             ask,
@@ -295,6 +303,7 @@ impl<D: Readable> Rig<D> {
             Arrived::Waits => State::Waits,
             other => return Err(other),
         };
+        self.sent_flush(self.tags, request.ask);
         self.running.insert(
             self.tags,
             Running {
@@ -306,57 +315,6 @@ impl<D: Readable> Rig<D> {
             },
         );
         Ok(self.tags)
-    }
-
-    /// Lets a request take a step, if it can.
-    pub(crate) fn step(&mut self, tag: u32) {
-        let Some(one) = self.running.get_mut(&tag) else {
-            return;
-        };
-        if let State::Reads(old) = &one.state {
-            for (source, to) in old.iter().zip(one.blocks.iter_mut()) {
-                if let Some(source) = source {
-                    let medium = self.store.medium();
-                    *to = medium.block(&self.begun.disk, &source.stored, source.first);
-                }
-            }
-            one.state = State::Runs;
-        }
-        if one.state != State::Runs {
-            return;
-        }
-        let client = &mut self.clients[one.request.client];
-        let (bytes, blocks) = (&one.request.bytes, &mut *one.blocks);
-        let mut data = Data { bytes, blocks };
-        let message = one.request.message();
-        let with = (&mut self.begun, &Crc);
-        let step = self
-            .store
-            .step(client, &mut one.op, (&message, &mut data), with);
-        match step {
-            Step::Read(old) => {
-                one.state = State::Reads(old);
-                // A truncation has decided, and reads no more.
-                if old == [None; OLD_MAX] && matches!(one.request.ask, Ask::Truncate(..)) {
-                    self.applied(tag);
-                }
-            }
-            Step::Wait(_) => (),
-            Step::Again => (),
-            Step::Done(done) => {
-                one.state = State::Ended(done);
-                self.ended(tag, done);
-            }
-        }
-        self.note_begun();
-    }
-
-    pub(crate) fn note_begun(&mut self) {
-        while let Some(tag) = self.begun.begins.pop_front() {
-            let one = self.running.get_mut(&tag).expect("it is there");
-            assert_eq!(one.state, State::Waits);
-            one.state = State::Runs;
-        }
     }
 
     fn ended(&mut self, tag: u32, done: Done) {
@@ -393,14 +351,16 @@ impl<D: Readable> Rig<D> {
         let done = apply(&mut self.objects, &one.request);
         assert_eq!(done, Ok(()), "{:?}", one.request.ask);
         self.tally.done += 1;
+        self.filed.flushed(tag);
         if matches!(
             one.request.ask,
-            Ask::Flush(_) | Ask::Lease(..) | Ask::Release
+            Ask::Flush(_) | Ask::Lease(..) | Ask::Release | Ask::Read(..)
         ) {
             return;
         }
         let batch = self.store.medium().last();
         self.history.insert(batch, self.objects.clone());
+        self.filed.note(&self.objects, one.request.ask);
         if let Some(ticket) = one.request.ticket {
             let key = (one.request.client, ticket.word());
             let before = self.carried_out.insert(key, batch);

@@ -225,7 +225,7 @@ impl<S: Storage> World<S> {
             if !self.has_files {
                 self.compare(&mut self.restored());
             }
-            let at = (hidden, from);
+            let at = (hidden, from..u32::MAX);
             let step = self
                 .index
                 .continue_snapshot(id(source), at, &mut self.store);

@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Objects that have files: their blocks go there, are dropped here, and come back.
+//!
+//! One work item of the user has the files, and does one thing after the other: what the requests
+//! in its queue need ([`Store::file_of`]), and what a store does by itself ([`Store::own_file`]).
+//! None of it holds the lock.
+
+use ferro_proto::errno::Errno;
+use seglog::{
+    collect::Purpose,
+    Checksum, //
+};
+
+use super::{
+    super::{
+        body::WRITE_CHANGES_MAX,
+        index::{
+            Fetch,
+            Leaving,
+            Left,
+            Refused, //
+        },
+        medium::{
+            Actions,
+            Medium,
+            Need, //
+        },
+        message::{
+            Message,
+            Operation, //
+        },
+        span::{
+            ObjectId,
+            Span,
+            BLOCK_BYTES,
+            IO_BLOCKS_MAX, //
+        },
+    },
+    Op,
+    Stop,
+    Store,
+    StoreMemory, //
+};
+
+/// The slots that a step looks at, for what can be dropped, or what is to be written.
+const LOOK_SLOTS: u32 = 4096;
+
+/// The work that is done with a file.
+#[derive(Debug)]
+#[must_use = "its extents are pinned"]
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
+pub enum FileWork {
+    /// Blocks are read: [`Store::fetched`] follows.
+    Fetch(Fetch),
+    /// The file is cut, the blocks are written, it gets its size, and is synced:
+    /// [`Store::left`] follows.
+    Leave(Leaving),
+    /// The file is removed, if there is one, and its folder is synced: [`Store::removed`] follows.
+    Remove(ObjectId),
+}
+
+/// A need of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Want {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Blocks that are in a file only.
+    Fetch(Fetch),
+    /// All of an object is in its file, from a block on.
+    Flush(u32),
+    /// All of it is there.
+    Flushed,
+}
+
+/// The files of a store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Files {
+    /// The times that a store could not make room by itself, and the last reason.
+    setbacks: u64,
+    reason: Option<Errno>,
+    /// A file has failed since the last job that has not.
+    failed: Option<Errno>,
+    /// Requests wait for room.
+    is_wanted: bool,
+    /// All is written: the store ends.
+    is_ending: bool,
+    /// Writing was of no use: it is not tried before something else is asked for.
+    rests: bool,
+    /// The same for the removal of files.
+    keeps: bool,
+    /// The slot at which the next look for what is dirty begins, and how many were looked at.
+    next: u32,
+    looked: u32,
+    /// The same for what can be dropped.
+    clean: u32,
+}
+
+impl Files {
+    fn set_back(&mut self, reason: Errno) {
+        self.setbacks = self.setbacks.wrapping_add(1);
+        (self.reason, self.is_wanted, self.rests) = (Some(reason), false, true);
+    }
+
+    /// Tries again, as something is asked for.
+    fn wake(&mut self) {
+        (self.rests, self.keeps) = (false, false);
+    }
+}
+
+impl<M: StoreMemory, D: Medium> Store<M, D> {
+    /// Objects have files from now on. Those that are there follow, with [`Self::adopt`].
+    pub fn back(&mut self) {
+        self.index.back();
+        self.files = Some(Files::default());
+    }
+
+    /// Adds an object of which there is a file, when the store begins.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it is not added.
+    pub fn adopt(&mut self, of: (ObjectId, u64)) -> Result<(), Refused> {
+        self.index.adopt(of, &mut self.medium)
+    }
+
+    /// Whether objects have files.
+    pub const fn is_backed(&self) -> bool {
+        self.files.is_some()
+    }
+
+    /// Returns the error that a file has given, if none was written since.
+    pub fn failing(&self) -> Option<Errno> {
+        self.files.as_ref()?.failed
+    }
+
+    /// The store ends: all that is dirty is written, until a file fails.
+    pub fn end_files(&mut self) {
+        if let Some(files) = &mut self.files {
+            (files.is_ending, files.looked) = (true, 0);
+            files.wake();
+        }
+    }
+
+    /// A request needs blocks that are in files only: there is room for them before they are read.
+    fn fetch(
+        &mut self,
+        op: &mut Op,
+        fetch: &Fetch,
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Stop {
+        if let Some(errno) = op.lost.take() {
+            return Stop::Refused(errno);
+        }
+        let blocks = fetch.blocks as usize;
+        let need = (Purpose::Write, blocks, WRITE_CHANGES_MAX);
+        match self.room(op, need, with) {
+            Err(stop) => stop,
+            Ok(()) => {
+                self.end_old(op);
+                op.want = Want::Fetch(*fetch);
+                Stop::File
+            }
+        }
+    }
+
+    /// Has bytes be here that are in a file only.
+    pub(super) fn have(
+        &mut self,
+        op: &mut Op,
+        (object, span): (ObjectId, &Span),
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<(), Stop> {
+        match self.index.missing(object, span) {
+            Some(fetch) if self.is_backed() => Err(self.fetch(op, &fetch, with)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the blocks be here of which a write keeps a part.
+    pub(super) fn have_edges(
+        &mut self,
+        op: &mut Op,
+        (object, span): (ObjectId, &Span),
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<(), Stop> {
+        let blocks = span.blocks();
+        for block in [blocks.start, blocks.end.saturating_sub(1)] {
+            if span.piece(block).is_whole() {
+                continue;
+            }
+            let at = u64::from(block).saturating_mul(BLOCK_BYTES);
+            if let Some(whole) = Span::new(at, BLOCK_BYTES) {
+                self.have(op, (object, &whole), (&mut *with.0, with.1))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has be here what a copy reads. One that is longer than an operation is refused if something
+    /// of it is not: its client halves it.
+    pub(super) fn have_source(
+        &mut self,
+        op: &mut Op,
+        (source, span): (ObjectId, &Span),
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<(), Stop> {
+        let is_missing = self.is_backed() && self.index.missing(source, span).is_some();
+        if is_missing && span.block_count() as usize > IO_BLOCKS_MAX {
+            return Err(Stop::Refused(Refused::TooManyRanges.errno()));
+        }
+        self.have(op, (source, span), with)
+    }
+
+    /// Returns how far a copy of a whole object may go from a block on: to the first one that is in
+    /// the file only.
+    pub(super) fn have_next(
+        &mut self,
+        op: &mut Op,
+        (source, from): (ObjectId, u32),
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<u32, Stop> {
+        let at = u64::from(from).saturating_mul(BLOCK_BYTES);
+        let span = Span::new(at, Span::ALL.end().saturating_sub(at));
+        let missing = span.and_then(|span| self.index.missing(source, &span));
+        match missing.filter(|_| self.is_backed()) {
+            Some(fetch) if fetch.block > from => Ok(fetch.block),
+            Some(fetch) => Err(self.fetch(op, &fetch, with)),
+            None => Ok(u32::MAX),
+        }
+    }
+
+    /// Takes a step of a flush of an object.
+    pub(super) fn flush_object(&mut self, op: &mut Op) -> Result<(), Stop> {
+        let Some(files) = &mut self.files else {
+            return Ok(());
+        };
+        if let Some(errno) = op.lost.take() {
+            return Err(Stop::Refused(errno));
+        }
+        if op.want == Want::Flushed {
+            return Ok(());
+        }
+        files.wake();
+        if op.want == Want::Nothing {
+            op.want = Want::Flush(0);
+        }
+        Err(Stop::File)
+    }
+
+    /// Returns whether there are blocks and slots for an operation.
+    pub(super) fn has_room(&self, need: Need) -> bool {
+        let (purpose, blocks, _) = need;
+        if purpose != Purpose::Write {
+            return true;
+        }
+        let has_blocks = blocks == 0 || self.has_blocks(need);
+        // Ranges can go: what is left has a slot for each object.
+        let has_slots = !self.is_backed() || self.index.usage().ranges == 0;
+        has_blocks && (has_slots || self.has_slots(need))
+    }
+
+    fn has_blocks(&self, (_, blocks, _): Need) -> bool {
+        let (used, most) = self.medium.room();
+        used.saturating_add(blocks as u64) <= most
+    }
+
+    fn has_slots(&self, (_, _, changes): Need) -> bool {
+        self.index.slots().free_count() as usize >= changes
+    }
+
+    /// Drops what is in files until there is room, as far as a step may look. Returns whether there
+    /// is nothing to be dropped.
+    fn drop_clean(&mut self, need: Need, looked: &mut u64) -> bool {
+        let count = self.index.slots().count();
+        for _ in 0..LOOK_SLOTS {
+            if self.index.usage().clean == 0 || *looked >= count.into() {
+                return true;
+            }
+            let Some(files) = &mut self.files else {
+                return true;
+            };
+            let slot = files.clean;
+            files.clean = if slot.saturating_add(1) < count {
+                slot.saturating_add(1)
+            } else {
+                0
+            };
+            *looked = looked.saturating_add(1);
+            if self.index.drop_clean(slot, &mut self.medium) {
+                *looked = 0;
+                if self.has_blocks(need) && self.has_slots(need) {
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Makes room for an operation, of objects that have files. Returns how it goes on.
+    pub(super) fn make_room(&mut self, op: &mut Op, need: Need) -> Result<(), Stop> {
+        let mut looked = op.looked;
+        let is_in_vain = self.drop_clean(need, &mut looked);
+        op.looked = if is_in_vain { 0 } else { looked };
+        if self.has_room(need) {
+            (op.looked, op.setbacks) = (0, None);
+            return Ok(());
+        }
+        let Some(files) = &mut self.files else {
+            return Err(Stop::Refused(Errno::ENOSPC));
+        };
+        if !is_in_vain {
+            self.end_old(op);
+            return Err(Stop::Again);
+        }
+        let before = *op.setbacks.get_or_insert(files.setbacks);
+        if before != files.setbacks {
+            op.setbacks = None;
+            return Err(Stop::Refused(files.reason.unwrap_or(Errno::ENOSPC)));
+        }
+        // What is written makes room.
+        if !files.is_wanted {
+            (files.is_wanted, files.looked) = (true, 0);
+            files.wake();
+        }
+        self.end_old(op);
+        Err(Stop::Room)
+    }
+
+    /// Returns what is done for a request that is next in the queue of files; `None` if it takes
+    /// its next step at once.
+    pub fn file_of(&mut self, op: &mut Op, message: &Message<'_>) -> Option<FileWork> {
+        match op.want {
+            Want::Fetch(fetch) => Some(FileWork::Fetch(fetch)),
+            Want::Flush(from) => {
+                let Operation::Flush { object, .. } = message.operation else {
+                    return None;
+                };
+                let leaving = self.index.leave((object, from), &mut self.medium);
+                // Of one that was deleted the file is gone.
+                Some(leaving.map_or(FileWork::Remove(object), FileWork::Leave))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether [`Self::own_file`] has something to do.
+    pub fn wants_files(&self) -> bool {
+        let Some(files) = &self.files else {
+            return false;
+        };
+        let (_, most) = self.medium.room();
+        let is_much = self.index.usage().dirty.saturating_mul(2) > most;
+        let is_asked = files.is_wanted || files.is_ending || is_much;
+        let is_writing = !files.rests && is_asked;
+        is_writing || (!files.keeps && self.index.file_to_remove().is_some())
+    }
+
+    /// Returns what the store does with files by itself, next. It looks at some slots: `None` says
+    /// that it may be asked again, if [`Self::wants_files`].
+    pub fn own_file(&mut self) -> Option<FileWork> {
+        if !self.wants_files() {
+            return None;
+        }
+        let files = self.files.as_mut()?;
+        if let Some(object) = self.index.file_to_remove().filter(|_| !files.keeps) {
+            return Some(FileWork::Remove(object));
+        }
+        let (found, next) = self.index.dirty(files.next, (LOOK_SLOTS, files.is_ending));
+        let count = self.index.slots().count();
+        let end = if next < files.next || (next == files.next && found.is_none()) {
+            count
+        } else {
+            next
+        };
+        files.looked = files.looked.saturating_add(end.saturating_sub(files.next));
+        files.next = next;
+        if let Some(of) = found {
+            let leaving = self.index.leave(of, &mut self.medium).ok()?;
+            files.looked = 0;
+            return Some(FileWork::Leave(leaving));
+        }
+        // In the first round the part behind the last place was seen only.
+        if files.looked >= count.saturating_mul(2) {
+            // What is being removed has a file yet.
+            files.is_ending &= self.index.is_reaping();
+            files.looked = 0;
+            if !files.is_ending {
+                files.set_back(Errno::ENOSPC);
+            }
+        }
+        None
+    }
+
+    /// A request is done with files for now: it takes its next step.
+    fn worked(op: Option<&mut Op>, want: Want, result: Result<(), Errno>) {
+        if let Some(op) = op {
+            (op.want, op.lost) = (want, result.err());
+        }
+    }
+
+    /// Blocks were read for a request, which takes its next step: they are used, unless others are
+    /// there meanwhile.
+    pub fn fetched(
+        &mut self,
+        op: &mut Op,
+        fetch: &Fetch,
+        bytes: Result<&[u8], Errno>,
+        crc: &impl Checksum,
+    ) {
+        let bytes = match bytes {
+            Ok(bytes) => bytes,
+            Err(errno) => return Self::worked(Some(op), Want::Nothing, Err(errno)),
+        };
+        Self::worked(Some(op), Want::Nothing, Ok(()));
+        let need = (Purpose::Write, fetch.blocks as usize, WRITE_CHANGES_MAX);
+        if !self.has_room(need) {
+            // Others have it: the request waits for room again.
+            self.drop_clean(need, &mut 0);
+            if !self.has_room(need) {
+                return;
+            }
+        }
+        let blocks = bytes.chunks(BLOCK_BYTES as usize);
+        let blocks = blocks.map(|block| (crc.crc32c(block), block));
+        self.medium.begin();
+        if let Some(stored) = self.medium.put(blocks, crc) {
+            let used = self.index.fetched(fetch, stored, &mut self.medium);
+            if used != Ok(true) {
+                self.medium.undo();
+            }
+        }
+    }
+
+    /// Blocks were written, for a request, which takes its next step, or by the store itself.
+    pub fn left(&mut self, op: Option<&mut Op>, leaving: &Leaving, result: Result<(), Errno>) {
+        let left = self.index.left(leaving, result.is_ok(), &mut self.medium);
+        if let Some(files) = &mut self.files {
+            files.failed = result.err();
+            match result {
+                Err(errno) if op.is_none() => {
+                    files.is_ending = false;
+                    files.set_back(errno);
+                }
+                Err(_) => (),
+                Ok(()) => {
+                    // Who still waits for room says so again.
+                    files.is_wanted &= op.is_some();
+                    files.rests = false;
+                }
+            }
+        }
+        let from = match op.as_deref().map(|op| op.want) {
+            Some(Want::Flush(from)) => from,
+            _ => 0,
+        };
+        let want = match left {
+            Left::Nothing => Want::Flushed,
+            Left::From(block) => Want::Flush(block),
+            Left::Again => Want::Flush(from),
+        };
+        Self::worked(op, want, result);
+    }
+
+    /// A file was removed, for a request, which takes its next step, or by the store itself.
+    pub fn removed(&mut self, op: Option<&mut Op>, object: ObjectId, result: Result<(), Errno>) {
+        if result.is_ok() {
+            self.index.file_removed(object, &mut self.medium);
+        }
+        if let Some(files) = &mut self.files {
+            files.failed = result.err();
+            files.keeps = result.is_err();
+        }
+        Self::worked(op, Want::Flushed, result);
+    }
+}
