@@ -37,6 +37,7 @@ use super::{
             IO_BLOCKS_MAX, //
         },
     },
+    room::For,
     Op,
     Stop,
     Store,
@@ -45,6 +46,9 @@ use super::{
 
 /// The slots that a step looks at, for what can be dropped, or what is to be written.
 const LOOK_SLOTS: u32 = 4096;
+
+/// The blocks that are kept for what is read, of a memory of four times as many.
+const READ_BLOCKS: u64 = 64;
 
 /// The work that is done with a file.
 #[derive(Debug)]
@@ -67,7 +71,7 @@ pub(super) enum Want {
     #[default]
     Nothing,
     /// Blocks that are in a file only.
-    Fetch(Fetch),
+    Fetch(Fetch, For),
     /// All of an object is in its file, from a block on.
     Flush(u32),
     /// All of it is there.
@@ -147,7 +151,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     fn fetch(
         &mut self,
         op: &mut Op,
-        fetch: &Fetch,
+        (fetch, of): (&Fetch, For),
         with: (&mut impl Actions, &impl Checksum),
     ) -> Stop {
         if let Some(errno) = op.lost.take() {
@@ -155,17 +159,17 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         }
         let blocks = fetch.blocks as usize;
         let need = (Purpose::Write, blocks, WRITE_CHANGES_MAX);
-        match self.room(op, need, with) {
+        match self.room_for(op, (need, of), with) {
             Err(stop) => stop,
             Ok(()) => {
                 self.end_old(op);
-                op.want = Want::Fetch(*fetch);
+                op.want = Want::Fetch(*fetch, of);
                 Stop::File
             }
         }
     }
 
-    /// Has bytes be here that are in a file only.
+    /// Has bytes be here that are in a file only, to be read.
     pub(super) fn have(
         &mut self,
         op: &mut Op,
@@ -173,7 +177,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
         match self.index.missing(object, span) {
-            Some(fetch) if self.is_backed() => Err(self.fetch(op, &fetch, with)),
+            Some(fetch) if self.is_backed() => Err(self.fetch(op, (&fetch, For::Reads), with)),
             _ => Ok(()),
         }
     }
@@ -206,11 +210,14 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         (source, span): (ObjectId, &Span),
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
-        let is_missing = self.is_backed() && self.index.missing(source, span).is_some();
-        if is_missing && span.block_count() as usize > IO_BLOCKS_MAX {
+        let missing = self.index.missing(source, span);
+        let Some(fetch) = missing.filter(|_| self.is_backed()) else {
+            return Ok(());
+        };
+        if span.block_count() as usize > IO_BLOCKS_MAX {
             return Err(Stop::Refused(Refused::TooManyRanges.errno()));
         }
-        self.have(op, (source, span), with)
+        Err(self.fetch(op, (&fetch, For::Writes), with))
     }
 
     /// Returns how far a copy of a whole object may go from a block on: to the first one that is in
@@ -226,7 +233,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let missing = span.and_then(|span| self.index.missing(source, &span));
         match missing.filter(|_| self.is_backed()) {
             Some(fetch) if fetch.block > from => Ok(fetch.block),
-            Some(fetch) => Err(self.fetch(op, &fetch, with)),
+            Some(fetch) => Err(self.fetch(op, (&fetch, For::Writes), with)),
             None => Ok(u32::MAX),
         }
     }
@@ -250,19 +257,24 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     }
 
     /// Returns whether there are blocks and slots for an operation.
-    pub(super) fn has_room(&self, need: Need) -> bool {
+    pub(super) fn has_room(&self, (need, of): (Need, For)) -> bool {
         let (purpose, blocks, _) = need;
         if purpose != Purpose::Write {
             return true;
         }
-        let has_blocks = blocks == 0 || self.has_blocks(need);
+        let has_blocks = blocks == 0 || self.has_blocks((need, of));
         // Ranges can go: what is left has a slot for each object.
         let has_slots = !self.is_backed() || self.index.usage().ranges == 0;
         has_blocks && (has_slots || self.has_slots(need))
     }
 
-    fn has_blocks(&self, (_, blocks, _): Need) -> bool {
+    fn has_blocks(&self, ((_, blocks, _), of): (Need, For)) -> bool {
         let (used, most) = self.medium.room();
+        let kept = match of {
+            For::Writes if self.is_backed() => READ_BLOCKS.min(most / 4),
+            _ => 0,
+        };
+        let most = most.saturating_sub(kept);
         used.saturating_add(blocks as u64) <= most
     }
 
@@ -272,7 +284,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
 
     /// Drops what is in files until there is room, as far as a step may look. Returns whether there
     /// is nothing to be dropped.
-    fn drop_clean(&mut self, need: Need, looked: &mut u64) -> bool {
+    fn drop_clean(&mut self, (need, of): (Need, For), looked: &mut u64) -> bool {
         let count = self.index.slots().count();
         for _ in 0..LOOK_SLOTS {
             if self.index.usage().clean == 0 || *looked >= count.into() {
@@ -290,7 +302,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             *looked = looked.saturating_add(1);
             if self.index.drop_clean(slot, &mut self.medium) {
                 *looked = 0;
-                if self.has_blocks(need) && self.has_slots(need) {
+                if self.has_blocks((need, of)) && self.has_slots(need) {
                     return false;
                 }
             }
@@ -299,7 +311,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     }
 
     /// Makes room for an operation, of objects that have files. Returns how it goes on.
-    pub(super) fn make_room(&mut self, op: &mut Op, need: Need) -> Result<(), Stop> {
+    pub(super) fn make_room(&mut self, op: &mut Op, need: (Need, For)) -> Result<(), Stop> {
         let mut looked = op.looked;
         let is_in_vain = self.drop_clean(need, &mut looked);
         op.looked = if is_in_vain { 0 } else { looked };
@@ -332,7 +344,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     /// its next step at once.
     pub fn file_of(&mut self, op: &mut Op, message: &Message<'_>) -> Option<FileWork> {
         match op.want {
-            Want::Fetch(fetch) => Some(FileWork::Fetch(fetch)),
+            Want::Fetch(fetch, _) => Some(FileWork::Fetch(fetch)),
             Want::Flush(from) => {
                 let Operation::Flush { object, .. } = message.operation else {
                     return None;
@@ -413,8 +425,15 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             Ok(bytes) => bytes,
             Err(errno) => return Self::worked(Some(op), Want::Nothing, Err(errno)),
         };
+        let of = match op.want {
+            Want::Fetch(_, of) => of,
+            _ => For::Writes,
+        };
         Self::worked(Some(op), Want::Nothing, Ok(()));
-        let need = (Purpose::Write, fetch.blocks as usize, WRITE_CHANGES_MAX);
+        let need = (
+            (Purpose::Write, fetch.blocks as usize, WRITE_CHANGES_MAX),
+            of,
+        );
         if !self.has_room(need) {
             // Others have it: the request waits for room again.
             self.drop_clean(need, &mut 0);

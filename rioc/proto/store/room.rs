@@ -38,6 +38,15 @@ const EVICT_TRIES: usize = 16;
 /// The slots that a step of an operation looks at for them, once or a few times.
 const EVICT_SLOTS: u32 = 4096;
 
+/// The use of blocks that are waited for: some are for reading only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Writing, or copying.
+    Writes,
+    /// Reading, after which they may go.
+    Reads,
+}
+
 impl<M: StoreMemory, D: Medium> Store<M, D> {
     /// Removes an object that no client uses or has a lease of, if there is one in the slots that
     /// this step looks at. Returns how the operation goes on.
@@ -99,13 +108,23 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         need: Need,
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
-        if !self.has_room(need) {
+        self.room_for(op, (need, For::Writes), with)
+    }
+
+    /// Makes sure that there is room for something.
+    pub(super) fn room_for(
+        &mut self,
+        op: &mut Op,
+        (need, of): (Need, For),
+        with: (&mut impl Actions, &impl Checksum),
+    ) -> Result<(), Stop> {
+        if !self.has_room((need, of)) {
             // What was deleted, or is evicted, makes room.
             if self.index.is_reaping() {
                 return Err(Stop::Wait(Wait::Segment));
             }
             match self.is_backed() {
-                true => self.make_room(op, need)?,
+                true => self.make_room(op, (need, of))?,
                 false => return Err(self.evict(op, with.0)),
             }
         }

@@ -93,6 +93,8 @@ pub(crate) struct Filed {
     pub(crate) files: Files,
     /// The errno of all that is done with files from now on.
     pub(crate) failing: Option<Errno>,
+    /// Files take nothing more, and are read.
+    pub(crate) is_full: bool,
     /// The versions of each object that may be there after a crash; those before are counted.
     versions: BTreeMap<ObjectId, (usize, Vec<Version>)>,
     /// The versions that flushes in flight are to make durable.
@@ -198,6 +200,7 @@ impl<D: Readable> Rig<D> {
             FileWork::Fetch(_) => Some(Ok(())),
             FileWork::Leave(_) => {
                 let failing = fails.filter(|_| self.random.below(3) == 0);
+                let failing = failing.or(self.filed.is_full.then_some(Errno::ENOSPC));
                 match failing {
                     Some(errno) => Some(Err(errno)),
                     None => self.write_file(&work),
