@@ -4,5 +4,6 @@
 #include <linux/crc32.h>
 #include <linux/crc64.h>
 #include <linux/lz4.h>
+#include <linux/namei.h>
 #include <linux/raid/xor.h>
 #include "helpers.h"
