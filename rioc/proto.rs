@@ -16,6 +16,7 @@
 //! | [`connect`], [`ioctl`] | what an administrator and programs ask of a client |
 //! | [`split`], [`retry`] | operations of a client: in parts, and sent again |
 //! | [`entry`] | what a log keeps of a slot |
+//! | [`file_name`] | names of the files of objects |
 //! | [`slot`] | the slots of the index: objects, ranges, extents, tickets |
 //! | [`tree`] | the ranges of an object, in their order |
 //! | [`index`] | objects: create, write, read, copy, truncate, delete, list, restore; their files |
@@ -41,6 +42,7 @@ pub mod claim;
 pub mod command;
 pub mod connect;
 pub mod entry;
+pub mod file_name;
 pub mod format;
 pub mod index;
 pub mod ioctl;

@@ -17,10 +17,13 @@
 //! | `upkeep` | segments are collected, in a work item of its own |
 //! | `reading` | blocks are read, answers are made |
 //! | `log`, `log_io`, `one_device` | stores on a log |
+//! | `files` | files of objects, in a work item of its own |
 //! | `message` | what clients send, and are answered |
 //! | `medium`, `memory` | pages and tables |
 
 mod engine;
+mod files;
+mod folders;
 mod log;
 mod log_io;
 mod medium;

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! name=N ram_mib=N [evict=objects]
+//! name=N ram_mib=N backing=FOLDER
 //! name=N log=DEVICE [mode=assemble|create] [force=0|1]
 //! ```
 
@@ -46,6 +47,8 @@ pub struct Command<'a> {
     pub evicts: bool,
     /// The log; without one objects are in memory only.
     pub log: Option<LogOn<'a>>,
+    /// The path of the folder of their files.
+    pub backing: Option<&'a [u8]>,
 }
 
 /// The reason why a line is rejected.
@@ -61,16 +64,18 @@ pub enum Wrong<'a> {
     Ram(&'a [u8]),
     /// Neither memory nor a log.
     NoMedium,
-    /// The path of the device is not possible.
-    Path(&'a [u8]),
+    /// The path of the device or folder is not possible.
+    Path(&'static str, &'a [u8]),
     /// A word that the option does not know.
     Word(&'static str, &'a [u8]),
     /// An option that only a store with a log has.
     OnlyLog(&'static str),
     /// Objects of a log are not evicted.
     Evict,
-    /// Objects cannot be in files.
-    Backing,
+    /// Objects of a log cannot have files.
+    LogAndBacking,
+    /// Objects that have files are not evicted as a whole.
+    EvictBacking,
 }
 
 impl Wrong<'_> {
@@ -78,8 +83,8 @@ impl Wrong<'_> {
     pub const fn errno(self) -> Errno {
         match self {
             Self::Name(name) if name.len() > STORE_NAME_MAX => Errno::ENAMETOOLONG,
-            Self::Path(path) if path.len() > PATH_MAX => Errno::ENAMETOOLONG,
-            Self::Backing => Errno::EOPNOTSUPP,
+            Self::Path(_, path) if path.len() > PATH_MAX => Errno::ENAMETOOLONG,
+            Self::LogAndBacking => Errno::EOPNOTSUPP,
             _ => Errno::EINVAL,
         }
     }
@@ -90,8 +95,8 @@ impl fmt::Display for Wrong<'_> {
         match self {
             Self::Unknown(word) => write!(
                 f,
-                "unknown or empty option '{}': known are name=, ram_mib=, evict=, log=, mode=, \
-                 force=",
+                "unknown or empty option '{}': known are name=, ram_mib=, evict=, backing=, log=, \
+                 mode=, force=",
                 Escaped(word)
             ),
             Self::NoName => f.write_str("name missing: add name=NAME, by which clients attach"),
@@ -106,9 +111,9 @@ impl fmt::Display for Wrong<'_> {
             Self::NoMedium => f.write_str(
                 "objects have no place: add ram_mib=MIB, or log=DEVICE for those that last",
             ),
-            Self::Path(path) => write!(
+            Self::Path(key, path) => write!(
                 f,
-                "log={} is no path that begins with '/', of at most {PATH_MAX} bytes",
+                "{key}={} is no path that begins with '/', of at most {PATH_MAX} bytes",
                 Escaped(path)
             ),
             Self::Word("evict", word) => write!(
@@ -128,9 +133,14 @@ impl fmt::Display for Wrong<'_> {
             Self::Evict => f.write_str(
                 "evict=objects and log=: what was acknowledged as durable stays: leave out one",
             ),
-            Self::Backing => {
-                f.write_str("backing= is not built: objects are in memory, or on a log: log=DEVICE")
-            }
+            Self::LogAndBacking => f.write_str(
+                "backing= beside log= is not built: leave out log=, or backing= if all is to be \
+                 durable at once",
+            ),
+            Self::EvictBacking => f.write_str(
+                "evict=objects and backing=: objects stay, and their blocks go to their files: \
+                 leave out one",
+            ),
         }
     }
 }
@@ -156,7 +166,7 @@ impl<'a> Command<'a> {
                 }
                 (b"evict", b"objects") => command.evicts = true,
                 (b"evict", _) => return Err(Wrong::Word("evict", value)),
-                (b"log", _) => device = Some(check_path(value)?),
+                (b"log", _) => device = Some(check_path("log", value)?),
                 (b"mode", b"create" | b"assemble") => {
                     (is_new, only_log) = (value == b"create", Some("mode"));
                 }
@@ -165,7 +175,7 @@ impl<'a> Command<'a> {
                     (is_forced, only_log) = (value == b"1", Some("force"));
                 }
                 (b"force", _) => return Err(Wrong::Word("force", value)),
-                (b"backing", _) => return Err(Wrong::Backing),
+                (b"backing", _) => command.backing = Some(check_path("backing", value)?),
                 _ => return Err(Wrong::Unknown(word)),
             }
         }
@@ -181,6 +191,8 @@ impl<'a> Command<'a> {
             (None, Some(key)) => Err(Wrong::OnlyLog(key)),
             (None, None) if command.ram_mib == 0 => Err(Wrong::NoMedium),
             (Some(_), _) if command.evicts => Err(Wrong::Evict),
+            (Some(_), _) if command.backing.is_some() => Err(Wrong::LogAndBacking),
+            _ if command.evicts && command.backing.is_some() => Err(Wrong::EvictBacking),
             _ => Ok(command),
         }
     }
@@ -193,7 +205,7 @@ fn check_name(value: &[u8]) -> Result<&str, Wrong<'_>> {
     name.ok_or(Wrong::Name(value))
 }
 
-fn check_path(path: &[u8]) -> Result<&[u8], Wrong<'_>> {
+fn check_path<'a>(key: &'static str, path: &'a [u8]) -> Result<&'a [u8], Wrong<'a>> {
     let is_right = path.first() == Some(&b'/') && path.len() <= PATH_MAX && !path.contains(&0);
-    is_right.then_some(path).ok_or(Wrong::Path(path))
+    is_right.then_some(path).ok_or(Wrong::Path(key, path))
 }

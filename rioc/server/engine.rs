@@ -3,6 +3,7 @@
 //! Carries out the requests of a store, under its lock.
 
 mod clients;
+mod filing;
 mod turn;
 
 use ferro_proto::errno::Errno;
@@ -109,9 +110,23 @@ pub(super) struct Counts {
     pub(super) others: u64,
     pub(super) failed: u64,
     pub(super) malformed: u64,
+    /// The reads that had to wait for a file.
+    missed: u64,
 }
 
 impl Counts {
+    /// Returns the reads of what was here.
+    pub(super) const fn hits(&self) -> u64 {
+        self.reads.saturating_sub(self.missed)
+    }
+
+    /// A request waits for a file.
+    fn miss(&mut self, message: &Message<'_>) {
+        if let Asked::Read { .. } = message.operation {
+            self.missed = self.missed.saturating_add(1);
+        }
+    }
+
     fn add(&mut self, message: &Message<'_>, errno: u16) {
         let count = match message.operation {
             _ if errno != 0 => &mut self.failed,
@@ -135,6 +150,10 @@ pub(super) struct Engine<D> {
     settled: u64,
     in_flight: usize,
     turns: Turns,
+    /// The turns of requests that need files, and of what the store does with them by itself.
+    file_turns: Turns,
+    /// The work item of files runs, or will.
+    is_filing: bool,
     /// The first slot that was not looked at for an object that a restart has left to be cut.
     untrimmed: Option<u32>,
     /// A segment is collected, and its work item waits for room.
@@ -167,6 +186,8 @@ impl<D: Kept> Engine<D> {
             settled: 0,
             in_flight: 0,
             turns: Turns::default(),
+            file_turns: Turns::default(),
+            is_filing: false,
             untrimmed: D::IS_DURABLE.then_some(0),
             is_collecting: false,
             is_ending: false,
@@ -330,12 +351,21 @@ impl<D: Kept> Engine<D> {
                 request.state = State::Runs;
                 self.acting.run(tag);
             }
-            Step::Wait(_) | Step::Room | Step::File { .. } if self.is_ending => {
+            Step::Wait(_) | Step::Room if self.is_ending => {
                 let done = self.store.end_early(&mut request.op, &mut self.acting);
                 self.end(tag, done);
             }
-            // Objects have no files yet.
-            Step::Wait(_) | Step::Room | Step::File { .. } => {
+            Step::File { is_next } => {
+                request.old = [None; OLD_MAX];
+                if !is_next {
+                    self.counts.miss(&message);
+                }
+                self.acting.need_files(tag, is_next);
+            }
+            Step::Wait(_) | Step::Room => {
+                if matches!(step, Step::Room) {
+                    request.old = [None; OLD_MAX];
+                }
                 // There is room for all.
                 let _ = self.waiting.push_within_capacity(tag);
             }

@@ -108,12 +108,53 @@ impl Kept for Ram<RamPages> {
     }
 }
 
-/// Actions that a store has begun.
-pub(super) struct Acting {
-    /// The requests that take a step: a ring.
-    ready: KVVec<u32>,
+/// Requests in an order: there is room for all. None is in it twice.
+struct Ring {
+    tags: KVVec<u32>,
     first: usize,
     count: usize,
+}
+
+impl Ring {
+    /// Allocates the memory. Sleeps.
+    fn new() -> Result<Self> {
+        Ok(Self {
+            tags: KVVec::from_elem(0, REQUESTS_MAX, GFP_KERNEL)?,
+            first: 0,
+            count: 0,
+        })
+    }
+
+    fn set(&mut self, at: usize, tag: u32) {
+        if let Some(place) = self.tags.get_mut(at % REQUESTS_MAX) {
+            *place = tag;
+            self.count = self.count.saturating_add(1);
+        }
+    }
+
+    fn push(&mut self, tag: u32) {
+        self.set(self.first.saturating_add(self.count), tag);
+    }
+
+    fn push_first(&mut self, tag: u32) {
+        self.first = self.first.checked_sub(1).unwrap_or(REQUESTS_MAX - 1);
+        self.set(self.first, tag);
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        self.count = self.count.checked_sub(1)?;
+        let tag = self.tags.get(self.first).copied();
+        self.first = self.first.saturating_add(1) % REQUESTS_MAX;
+        tag
+    }
+}
+
+/// Actions that a store has begun.
+pub(super) struct Acting {
+    /// The requests that take a step.
+    ready: Ring,
+    /// The requests that need files.
+    files: Ring,
     /// The device of a log.
     pub(super) log: Option<LogIo>,
 }
@@ -122,28 +163,38 @@ impl Acting {
     /// Allocates the memory. Sleeps.
     pub(super) fn new(log: Option<LogIo>) -> Result<Self> {
         Ok(Self {
-            ready: KVVec::from_elem(0, REQUESTS_MAX, GFP_KERNEL)?,
-            first: 0,
-            count: 0,
+            ready: Ring::new()?,
+            files: Ring::new()?,
             log,
         })
     }
 
     /// A request takes its next step soon. None is here twice.
     pub(super) fn run(&mut self, tag: u32) {
-        let at = self.first.saturating_add(self.count) % REQUESTS_MAX;
-        if let Some(place) = self.ready.get_mut(at) {
-            *place = tag;
-            self.count = self.count.saturating_add(1);
-        }
+        self.ready.push(tag);
     }
 
     /// Takes the request that is next.
     pub(super) fn next(&mut self) -> Option<u32> {
-        self.count = self.count.checked_sub(1)?;
-        let tag = self.ready.get(self.first).copied();
-        self.first = self.first.saturating_add(1) % REQUESTS_MAX;
-        tag
+        self.ready.pop()
+    }
+
+    /// A request needs files: as the next one, or behind the others.
+    pub(super) fn need_files(&mut self, tag: u32, is_next: bool) {
+        match is_next {
+            true => self.files.push_first(tag),
+            false => self.files.push(tag),
+        }
+    }
+
+    /// Takes the request that needs files next.
+    pub(super) fn next_file(&mut self) -> Option<u32> {
+        self.files.pop()
+    }
+
+    /// Whether no request needs files.
+    pub(super) const fn has_no_files(&self) -> bool {
+        self.files.count == 0
     }
 }
 

@@ -2,6 +2,8 @@
 
 //! A store: the requests that come to it, and the work item that carries them out.
 
+mod filing;
+
 use kernel::{
     prelude::*,
     str::{
@@ -40,6 +42,7 @@ use kernel_ext::{
 };
 use rtrs_server::Operation;
 
+pub(super) use self::filing::Backing;
 use super::{
     engine::{
         Engine,
@@ -137,12 +140,19 @@ pub(super) struct StoreOn<D: Kept> {
     worker: Mutex<Option<Worker>>,
     #[pin]
     upkeep: Mutex<Option<Upkeep<D>>>,
+    /// The files of objects; only their work item takes it, and who ends the store.
+    #[pin]
+    filing: Mutex<Option<Backing>>,
+    is_backed: bool,
+    file_queue: Arc<WorkQueue>,
     #[pin]
     drained: Completion,
     #[pin]
     work: Work<StoreOn<D>>,
     #[pin]
     keeping: Work<StoreOn<D>, 1>,
+    #[pin]
+    files: Work<StoreOn<D>, 2>,
     gone: Arc<Completion>,
     // Dropped last: completes when no reference is left.
     _gone: CompleteOnDrop,
@@ -151,6 +161,7 @@ pub(super) struct StoreOn<D: Kept> {
 impl_has_work! {
     impl{D: Kept} HasWork<Self> for StoreOn<D> { self.work }
     impl{D: Kept} HasWork<Self, 1> for StoreOn<D> { self.keeping }
+    impl{D: Kept} HasWork<Self, 2> for StoreOn<D> { self.files }
 }
 
 impl<D: Kept> WorkItem for StoreOn<D> {
@@ -203,8 +214,9 @@ impl<D: Kept> StoreOn<D> {
     #[inline(never)]
     pub(super) fn new(
         (name, memory_bytes): (&str, u64),
-        queue: Arc<WorkQueue>,
-        (engine, device): (KBox<Engine<D>>, Option<LogDevice>),
+        (queue, file_queue): (Arc<WorkQueue>, Arc<WorkQueue>),
+        engine: KBox<Engine<D>>,
+        (device, filing): (Option<LogDevice>, Option<Backing>),
     ) -> Result<Arc<Self>> {
         let inbox = Inbox {
             list: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
@@ -231,9 +243,13 @@ impl<D: Kept> StoreOn<D> {
                 engine <- new_mutex!(Some(engine), "rioc_server::engine"),
                 worker <- new_mutex!(Some(worker), "rioc_server::worker"),
                 upkeep <- new_mutex!(upkeep, "rioc_server::upkeep"),
+                is_backed: filing.is_some(),
+                filing <- new_mutex!(filing, "rioc_server::filing"),
+                file_queue,
                 drained <- Completion::new(),
                 work <- new_work!("rioc_server::StoreOn::work"),
                 keeping <- new_work!("rioc_server::StoreOn::keeping"),
+                files <- new_work!("rioc_server::StoreOn::files"),
                 gone,
                 _gone: completes,
             }),
@@ -257,14 +273,18 @@ impl<D: Kept> StoreOn<D> {
     }
 
     /// Does something of what can be done; returns whether there may be more.
-    fn go_on(&self, worker: &mut Worker) -> bool {
+    fn go_on(self: &Arc<Self>, worker: &mut Worker) -> bool {
         let mut locked = self.engine.lock();
         let Some(engine) = locked.as_deref_mut() else {
             return false;
         };
         self.take_in(engine, worker);
         let scratch = &mut worker.scratch;
-        match engine.turn(scratch) {
+        let turn = engine.turn(scratch);
+        if self.is_backed && engine.begin_filing() {
+            let _ = self.file_queue.enqueue::<Arc<Self>, 2>(self.clone());
+        }
+        match turn {
             Turn::Reads(tag) => {
                 drop(locked);
                 scratch.fetch();
@@ -328,13 +348,16 @@ impl<D: Kept> StoreOn<D> {
 
     /// Frees its memory, when nothing goes on any more. Sleeps.
     fn end(self: &Arc<Self>) {
+        self.end_files();
+        drop(workqueue::cancel_sync::<Self, 2>(self));
         drop(workqueue::cancel_sync::<Self, 1>(self));
         drop(workqueue::cancel_sync::<Self, 0>(self));
         // Here, as the end of the last IO may have the last reference.
         let (worker, upkeep) = (self.worker.lock().take(), self.upkeep.lock().take());
+        let filing = self.filing.lock().take();
         let engine = self.engine.lock().take();
         let list = core::mem::replace(&mut self.inbox.lock().list, KVVec::new());
-        drop((worker, upkeep, engine, list));
+        drop((worker, upkeep, filing, engine, list));
     }
 
     fn with_engine<R>(&self, call: impl FnOnce(&mut Engine<D>) -> Result<R>) -> Result<R> {
@@ -370,7 +393,7 @@ impl<D: Kept> StoreService for StoreOn<D> {
         let identity = self.with_engine(|engine| Ok(engine.store.medium().identity()))?;
         Ok(Attached {
             is_durable: D::IS_DURABLE,
-            has_backing: false,
+            has_backing: self.is_backed,
             // CAST: 112 KiB.
             io_bytes_max: IO_BYTES_MAX as u32,
             boot: self.boot,
@@ -430,6 +453,7 @@ impl<D: Kept> StoreService for StoreOn<D> {
                 "failed: its log gives errors: delete it, and add it with mode=assemble"
             ),
             true => writeln!(page, "durable"),
+            false if self.is_backed => self.show_files(page),
             false => writeln!(
                 page,
                 "memory: what is acknowledged lasts until the store ends"
@@ -454,7 +478,8 @@ impl<D: Kept> StoreService for StoreOn<D> {
             writeln!(page, "writes {}", counts.writes)?;
             writeln!(page, "others {}", counts.others)?;
             writeln!(page, "failed {}", counts.failed)?;
-            writeln!(page, "malformed {}", counts.malformed)
+            writeln!(page, "malformed {}", counts.malformed)?;
+            self.show_file_stats(page, (usage.dirty, usage.clean, counts.hits()))
         })
     }
 

@@ -28,6 +28,14 @@ use kernel_ext::{
 
 use super::{
     engine::Engine,
+    files::{
+        self,
+        Filing, //
+    },
+    folders::{
+        FolderUse,
+        Folders, //
+    },
     log::{
         self,
         OpenedStore, //
@@ -37,10 +45,12 @@ use super::{
         claims,
         random_key,
         Elements,
-        RamPages, //
+        RamPages,
+        Tables, //
     },
     one_device::LogDevice,
     store::{
+        Backing,
         StoreOn,
         StoreService, //
     },
@@ -61,6 +71,9 @@ use crate::proto::{
     span::BLOCK_BYTES,
     store::Store, //
 };
+
+/// A store in memory.
+type InMemory = Store<Tables, Ram<RamPages>>;
 
 /// A store and its files.
 struct Shown {
@@ -97,6 +110,10 @@ pub(crate) struct Stores {
     queue: Arc<WorkQueue>,
     /// See [`LogDevice`].
     owed: Arc<WorkQueue>,
+    /// The queue of what is done with files, which may need memory that is dirty.
+    file_queue: Arc<WorkQueue>,
+    /// The folders in which stores have files.
+    folders: Arc<Folders>,
     /// The names of those that are being added or deleted, whose devices may hang: others are not
     /// held up. There is room for [`CHANGING_MAX`].
     #[pin]
@@ -120,11 +137,17 @@ impl Stores {
         let queue = Arc::new(queue, GFP_KERNEL)?;
         let owed = WorkQueue::new(c"rioc_server_owed", Flags::UNBOUND, 0)?;
         let owed = Arc::new(owed, GFP_KERNEL)?;
+        let file_queue = WorkQueue::new(c"rioc_files", Flags::UNBOUND, 0)?;
+        let file_queue = Arc::new(file_queue, GFP_KERNEL)?;
+        let folders = new_mutex!(KVec::new(), "rioc_server::Stores::folders");
+        let folders = Arc::pin_init(folders, GFP_KERNEL)?;
         let names = KVec::with_capacity(CHANGING_MAX, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 queue,
                 owed,
+                file_queue,
+                folders,
                 changing <- new_irq_lock!(names, "rioc_server::Stores::changing"),
                 changed <- new_wait_queue!(),
                 list <- new_mutex!(KVec::new(), "rioc_server::Stores::list"),
@@ -222,7 +245,8 @@ impl Stores {
     fn begin_on_log(&self, name: &str, opened: OpenedStore) -> Result<Arc<dyn StoreService>> {
         let engine = Engine::new(opened.store, opened.acting)?;
         let of = (name, opened.memory_bytes);
-        let store = StoreOn::new(of, self.queue.clone(), (engine, Some(opened.device)))?;
+        let queues = (self.queue.clone(), self.file_queue.clone());
+        let store = StoreOn::new(of, queues, engine, (Some(opened.device), None))?;
         store.run_log();
         Ok(store)
     }
@@ -264,10 +288,55 @@ impl Stores {
         if command.evicts {
             store.evict_objects();
         }
+        let filing = match command.backing {
+            Some(path) => Some(self.adopt(name, path, &mut store)?),
+            None => None,
+        };
         let engine = Engine::new(store, Acting::new(None)?)?;
-        let store = StoreOn::new((name, needed), self.queue.clone(), (engine, None))?;
+        let queues = (self.queue.clone(), self.file_queue.clone());
+        let store = StoreOn::new((name, needed), queues, engine, (None, filing))?;
         pr_info!("store '{name}': {} MiB in memory\n", command.ram_mib);
         Ok(store)
+    }
+
+    /// Takes in the objects of a folder.
+    #[inline(never)]
+    fn adopt(&self, name: &str, path: &[u8], store: &mut InMemory) -> Result<Backing> {
+        let folder = files::open(name, path)?;
+        let shown = ferro_proto::text::Escaped(path);
+        let used = FolderUse::new(&self.folders, folder.identity()).inspect_err(|error| {
+            pr_err!(
+                "add_store: '{name}': backing={}: {error:?}: if a store has it: give each its own \
+                 folder\n",
+                format_args!("{shown}")
+            );
+        })?;
+        let (found, others) = files::objects(&folder).inspect_err(|error| {
+            pr_err!(
+                "add_store: '{name}': backing={}: cannot be read: {error:?}\n",
+                format_args!("{shown}")
+            );
+        })?;
+        store.back();
+        for of in found.iter() {
+            store.adopt(*of).map_err(|refused| {
+                let error = Error::from(refused.errno());
+                let slots = store.index().slots().count();
+                pr_err!(
+                    "add_store: '{name}': backing={}: {} objects do not fit in {slots} slots: \
+                     {error:?}: give more ram_mib=\n",
+                    format_args!("{shown}"),
+                    found.len()
+                );
+                error
+            })?;
+        }
+        pr_info!(
+            "store '{name}': {} objects in {}, {others} other names\n",
+            found.len(),
+            format_args!("{shown}")
+        );
+        Ok(Backing::new(Filing::new(folder)?, used))
     }
 
     /// Deletes the store with a name: its clients get `ENODEV`. Sleeps.

@@ -91,8 +91,9 @@ pub(super) fn files(
 fn show_add_store(_stores: &Stores, page: &mut ShowBuffer<'_>) -> Result {
     writeln!(
         page,
-        "Usage: echo \"name=<name> ram_mib=<MiB> [evict=objects]\" > add_store\n       echo \"\
-         name=<name> log=<device> [mode=<assemble|create>] [force=<0|1>]\" > add_store"
+        "Usage: echo \"name=<name> ram_mib=<MiB> [evict=objects|backing=<folder>]\" > add_store\n\
+         \x20      echo \"name=<name> log=<device> [mode=<assemble|create>] [force=<0|1>]\" > \
+         add_store"
     )
 }
 

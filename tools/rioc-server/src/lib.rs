@@ -16,6 +16,7 @@ extern crate self as rtrs_server;
 pub mod bdev;
 mod collections;
 pub mod error;
+pub mod file;
 mod operation;
 pub mod pages;
 pub mod prelude;
@@ -35,6 +36,7 @@ pub(crate) use rioc::proto;
 #[allow(dead_code, unused_variables, unused_imports)]
 mod server {
     mod engine;
+    mod files;
     mod log;
     #[path = "../../tools/rioc-server/src/log_io.rs"]
     mod log_io;

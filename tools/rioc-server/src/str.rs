@@ -7,6 +7,8 @@ use crate::{
     prelude::*, //
 };
 
+pub use std::ffi::CStr;
+
 /// A string that ends with a zero.
 #[derive(Debug)]
 pub struct CString(std::ffi::CString);

@@ -62,8 +62,8 @@ class Rioc(Client):
         answer = self.ask(ATTACH, body=name, size=ANSWER)
         kind, version, durable, backing, io_max, self.boot, self.number_there, self.incarnation = \
             struct.unpack_from("<BBBBIQI4xQ", answer)
-        assert (kind, version, backing, io_max) == (ATTACH, VERSION, 0, IO_MAX), (kind, version, backing, io_max)
-        self.is_durable = bool(durable)
+        assert (kind, version, io_max) == (ATTACH, VERSION, IO_MAX), (kind, version, io_max)
+        self.is_durable, self.has_backing = bool(durable), bool(backing)
 
     def ticket(self, lane: int = 0) -> int:
         """The next number of a lane."""

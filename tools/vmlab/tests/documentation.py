@@ -257,7 +257,7 @@ def test_objects_are_kept_as_it_is_written(pair: Lab) -> None:
     """The commands of rioc.md, with those of rioc-client.md between them."""
     rnbd.ram_disk(pair, 16)
     rioc_tool.modules(pair)
-    begin, end = _machine_blocks("Documentation/rioc.md")
-    for block in (begin, *_machine_blocks("Documentation/rioc-client.md"), end):
+    begin, *end = _machine_blocks("Documentation/rioc.md")
+    for block in (begin, *_machine_blocks("Documentation/rioc-client.md"), *end):
         _run(pair, block)
     eq(pair.server.names("/sys/class/rioc-server/ctl/stores"), ["safe"])

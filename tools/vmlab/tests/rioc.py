@@ -26,7 +26,7 @@ WRONG = (("colour=red", "EINVAL", "unknown or empty option 'colour=red'"),
          ("name=bb", "EINVAL", "objects have no place"),
          (f"name={'n' * 33} ram_mib=1", "ENAMETOOLONG", "is not 1 to 32 letters"),
          ("name=bb ram_mib=900000", "ENOMEM", "bytes of memory, and"),
-         ("name=bb ram_mib=1 backing=/mnt", "ENOTSUP", "backing= is not built"))
+         ("name=bb log=/dev/ram0 backing=/mnt", "ENOTSUP", "beside log= is not built"))
 # The same with a log: a device is not one, has none, has one, or is too small.
 WRONG_LOGS = (("log=/dev/null", "ENOTBLK", "cannot be opened"),
               ("log=/dev/ram0", "EINVAL", "the log cannot be used"),

@@ -2,10 +2,14 @@
 
 //! The line that adds a store: what it says, and what is wrong with others.
 
-use rioc::proto::command::{
-    Command,
-    LogOn,
-    Wrong, //
+use rioc::proto::{
+    command::{
+        Command,
+        LogOn,
+        Wrong, //
+    },
+    file_name,
+    span::ObjectId, //
 };
 
 fn parse(line: &str) -> Result<Command<'_>, Wrong<'_>> {
@@ -19,6 +23,7 @@ fn a_store_is_in_memory_or_on_a_log() {
         ram_mib: 64,
         evicts: true,
         log: None,
+        backing: None,
     };
     assert_eq!(parse(" ram_mib=64  name=bb evict=objects\n"), Ok(in_memory));
     let log = |is_new, is_forced| {
@@ -33,12 +38,53 @@ fn a_store_is_in_memory_or_on_a_log() {
         ram_mib: 0,
         evicts: false,
         log: log(false, false),
+        backing: None,
     };
     assert_eq!(parse("name=a_B-9 log=/dev/pmem0"), Ok(on_log));
     let new = parse("name=a_B-9 log=/dev/pmem0 mode=create force=1");
     assert_eq!(new.unwrap().log, log(true, true));
     let there = parse("name=a_B-9 log=/dev/pmem0 mode=assemble force=0");
     assert_eq!(there, Ok(on_log));
+}
+
+#[test]
+fn objects_have_files_in_a_folder() {
+    let backed = parse("name=bb ram_mib=8 backing=/srv/objects").unwrap();
+    assert_eq!(backed.backing, Some(b"/srv/objects".as_slice()));
+    let ids = [
+        (0, 0),
+        (1, 2),
+        (u64::MAX, u64::MAX),
+        (0xfedc_ba98_7654_3210, 0x0a0b),
+    ];
+    for (high, low) in ids {
+        let id = ObjectId { high, low };
+        let name = file_name::of(id);
+        let text = format!("{high:016x}{low:016x}\0");
+        assert_eq!(name.as_slice(), text.as_bytes());
+        assert_eq!(file_name::object(&name[..file_name::NAME_BYTES]), Some(id));
+    }
+    for (line, says) in [
+        ("backing=mnt ram_mib=1", "backing=mnt is no path"),
+        ("backing=/mnt", "objects have no place"),
+        ("ram_mib=1 backing=/mnt evict=objects", "leave out one"),
+    ] {
+        let line = format!("name=bb {line}");
+        let wrong = parse(&line).expect_err(&line);
+        assert_eq!(wrong.errno().get(), 22, "{line}");
+        assert!(wrong.to_string().contains(says), "{line}: {wrong}");
+    }
+    let upper = "A".repeat(32);
+    for other in [
+        ".rioc",
+        "",
+        "0123",
+        &upper,
+        &"g".repeat(32),
+        &"0".repeat(33),
+    ] {
+        assert_eq!(file_name::object(other.as_bytes()), None, "{other}");
+    }
 }
 
 #[test]
@@ -92,9 +138,9 @@ fn what_is_wrong_is_told_with_what_to_write() {
             "leave out one",
         ),
         (
-            "name=bb ram_mib=1 backing=/mnt",
+            "name=bb ram_mib=1 log=/dev/a backing=/mnt",
             95,
-            "backing= is not built",
+            "backing= beside log= is not built",
         ),
     ] {
         let wrong = parse(line).expect_err(line);

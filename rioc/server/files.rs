@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files of the objects of a store: what `proto::store` has decided is done with them, without
+//! the lock of the store.
+
+use core::ops::ControlFlow;
+
+use ferro_proto::{
+    errno::Errno,
+    text::Escaped, //
+};
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+use kernel_ext::{
+    file::{
+        DataFile,
+        Folder, //
+    },
+    text::c_string, //
+};
+
+use crate::proto::{
+    file_name,
+    index::{
+        Fetch,
+        Leaving,
+        Source, //
+    },
+    span::{
+        ObjectId,
+        BLOCK_BYTES,
+        IO_BLOCKS_MAX, //
+    },
+};
+
+/// The blocks of a job, some of which are copied under the lock at a time.
+const BUFFER_BYTES: usize = IO_BLOCKS_MAX * BLOCK_BYTES as usize;
+
+/// Opens the folder of a store, in which it can write. Sleeps.
+///
+/// # Errors
+///
+/// Those of opening, and of making a file, after a log line.
+pub(super) fn open(name: &str, path: &[u8]) -> Result<Arc<Folder>> {
+    let shown = Escaped(path);
+    let folder = Folder::open(&c_string(path)?).inspect_err(|error| {
+        pr_err!(
+            "add_store: '{name}': backing={}: cannot be opened: {error:?}: give the path of a \
+             folder that is there\n",
+            format_args!("{shown}")
+        );
+    })?;
+    probe(&folder).inspect_err(|error| {
+        pr_err!(
+            "add_store: '{name}': backing={}: cannot be written: {error:?}: mount it for writing, \
+             and make room\n",
+            format_args!("{shown}")
+        );
+    })?;
+    Ok(Arc::new(folder, GFP_KERNEL)?)
+}
+
+/// Makes a file, syncs it, and removes it.
+fn probe(folder: &Folder) -> Result {
+    let name = c_string(file_name::PROBE)?;
+    let file = folder.file(&name, true)?;
+    file.write(0, b"rioc")?;
+    file.sync()?;
+    drop(file);
+    folder.remove(&name)?;
+    folder.sync()
+}
+
+/// Returns the objects of which there are files, and how many other names there are. Sleeps.
+///
+/// # Errors
+///
+/// Those of reading the folder; `ENOMEM`.
+pub(super) fn objects(folder: &Folder) -> Result<(KVVec<(ObjectId, u64)>, u64)> {
+    let (mut found, mut others, mut full) = (KVVec::new(), 0u64, false);
+    folder.each_name(|name| {
+        match file_name::object(name) {
+            Some(id) => full |= found.push((id, 0), GFP_KERNEL).is_err(),
+            None if matches!(name, b"." | b"..") => (),
+            None => others = others.saturating_add(1),
+        }
+        if full {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    if full {
+        return Err(ENOMEM);
+    }
+    for (id, size) in found.iter_mut() {
+        *size = file_of(folder, *id, false)?.size()?;
+    }
+    Ok((found, others))
+}
+
+fn file_of(folder: &Folder, id: ObjectId, creates: bool) -> Result<DataFile> {
+    let name = file_name::of(id);
+    let name = CStr::from_bytes_with_nul(&name).map_err(|_| EINVAL)?;
+    folder.file(name, creates)
+}
+
+/// The error as pure code has it.
+pub(super) fn errno(error: Error) -> Errno {
+    Errno::new(error.to_errno()).unwrap_or(Errno::EIO)
+}
+
+/// A folder, and memory for one thing that is done with a file of it.
+pub(super) struct Filing {
+    folder: Arc<Folder>,
+    buffer: KVVec<u8>,
+    /// A file has failed, of which a line in the log tells.
+    pub(super) is_failing: bool,
+}
+
+impl Filing {
+    /// Allocates it. Sleeps.
+    pub(super) fn new(folder: Arc<Folder>) -> Result<Self> {
+        Ok(Self {
+            folder,
+            buffer: KVVec::from_elem(0, BUFFER_BYTES, GFP_KERNEL)?,
+            is_failing: false,
+        })
+    }
+
+    /// Returns the blocks that [`Self::fetch`] has read.
+    pub(super) fn fetched(&self, fetch: &Fetch) -> &[u8] {
+        let bytes = (fetch.blocks as usize).saturating_mul(BLOCK_BYTES as usize);
+        self.buffer.get(..bytes).unwrap_or_default()
+    }
+
+    /// Reads blocks. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file; `EIO` if it is shorter than what was written to it.
+    pub(super) fn fetch(&mut self, fetch: &Fetch) -> Result {
+        let file = file_of(&self.folder, fetch.object, false)?;
+        let bytes = (fetch.blocks as usize).saturating_mul(BLOCK_BYTES as usize);
+        let to = self.buffer.get_mut(..bytes).ok_or(EIO)?;
+        let read = file.read(u64::from(fetch.block).saturating_mul(BLOCK_BYTES), to)?;
+        // Of the last block there may be a part.
+        if read.saturating_add(BLOCK_BYTES as usize) <= bytes {
+            return Err(EIO);
+        }
+        to.get_mut(read..).unwrap_or_default().fill(0);
+        Ok(())
+    }
+
+    /// Writes blocks of an object to its file, and syncs it. `copy` copies a block out of the
+    /// store. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file; some of it may be there.
+    pub(super) fn leave(
+        &mut self,
+        leaving: &Leaving,
+        mut copy: impl FnMut(&Source, &mut [u8]) -> Result,
+    ) -> Result {
+        let (file, is_new) = match file_of(&self.folder, leaving.object, false) {
+            Err(error) if error == ENOENT => (file_of(&self.folder, leaving.object, true)?, true),
+            other => (other?, false),
+        };
+        if let Some(block) = leaving.cut_at.filter(|_| !is_new) {
+            file.truncate(u64::from(block).saturating_mul(BLOCK_BYTES))?;
+        }
+        for part in leaving.parts() {
+            let mut first = 0;
+            while first < part.blocks {
+                let count = part.blocks.saturating_sub(first).min(IO_BLOCKS_MAX as u32);
+                let bytes = (count as usize).saturating_mul(BLOCK_BYTES as usize);
+                let buffer = self.buffer.get_mut(..bytes).ok_or(EIO)?;
+                match &part.source {
+                    // One of an extent is no longer than the buffer.
+                    Some(source) => copy(source, buffer)?,
+                    None => buffer.fill(0),
+                }
+                let block = u64::from(part.block).saturating_add(first.into());
+                file.write(block.saturating_mul(BLOCK_BYTES), buffer)?;
+                first = first.saturating_add(count);
+            }
+        }
+        file.truncate(leaving.size)?;
+        file.sync()?;
+        if is_new {
+            self.folder.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Removes the file of an object, if there is one. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of the folder.
+    pub(super) fn remove(&mut self, object: ObjectId) -> Result {
+        let name = file_name::of(object);
+        let name = CStr::from_bytes_with_nul(&name).map_err(|_| EINVAL)?;
+        match self.folder.remove(name) {
+            Err(error) if error != ENOENT => Err(error),
+            // One that an earlier removal has not synced is gone for good now.
+            _ => self.folder.sync(),
+        }
+    }
+}

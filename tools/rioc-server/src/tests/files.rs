@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A store in memory whose objects have files: its engine, and what is done with them.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::{
+    super::files::{
+        self,
+        Filing, //
+    },
+    random::Random,
+    rig::{
+        id,
+        in_memory,
+        InMemory, //
+    }, //
+};
+use crate::{
+    file::Folder,
+    proto::{
+        file_name,
+        message::Operation as Asked,
+        span::{
+            Span,
+            BLOCK_BYTES, //
+        },
+        store::FileWork, //
+    },
+};
+
+const IO: usize = 28 * BLOCK_BYTES as usize;
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// A server whose objects have files in a folder.
+struct Filed {
+    server: InMemory,
+    filing: Filing,
+    client: u32,
+    sequence: u64,
+    random: Random,
+}
+
+impl Filed {
+    /// Begins with what is in a folder, as `adopt` of `stores.rs`.
+    fn new(folder: &Arc<Folder>, blocks: u32) -> Self {
+        let mut server = in_memory(blocks);
+        server.engine.store.back();
+        let (found, _) = files::objects(folder).unwrap();
+        for of in found.iter() {
+            server.engine.store.adopt(*of).unwrap();
+        }
+        let (client, _) = server.attach(1).unwrap();
+        Self {
+            server,
+            filing: Filing::new(folder.clone()).unwrap(),
+            client,
+            sequence: 0,
+            random: Random::new(7),
+        }
+    }
+
+    /// Does the next thing with files, as `file_one` of `store.rs`.
+    fn file_one(&mut self) -> bool {
+        let Some((tag, work)) = self.server.engine.begin_file() else {
+            return self.server.engine.goes_on_filing();
+        };
+        let done = match &work {
+            FileWork::Fetch(fetch) => self.filing.fetch(fetch),
+            FileWork::Leave(leaving) => {
+                let engine = &self.server.engine;
+                self.filing
+                    .leave(leaving, |source, to| engine.copy_blocks(source, to))
+            }
+            FileWork::Remove(object) => self.filing.remove(*object),
+        };
+        let bytes = match &work {
+            FileWork::Fetch(fetch) => self.filing.fetched(fetch).to_vec(),
+            _ => Vec::new(),
+        };
+        let result = done.map(|()| &*bytes).map_err(files::errno);
+        self.server.engine.end_file((tag, work), result);
+        true
+    }
+
+    /// Lets all end; returns the answer of a request.
+    fn end(&mut self, number: u64) -> kernel::Answer {
+        for _ in 0..10_000 {
+            while self.server.go_on(0) {}
+            let mut answers = self.server.take_answers().into_iter();
+            if let Some(answer) = answers.find(|answer| answer.number == number) {
+                return answer;
+            }
+            if self.server.engine.begin_filing() {
+                self.file_one();
+                while self.server.engine.goes_on_filing() && self.random.below(3) > 0 {
+                    self.file_one();
+                }
+                // The item has returned.
+                while self.server.engine.goes_on_filing() {
+                    self.file_one();
+                }
+            }
+        }
+        panic!("no answer");
+    }
+
+    fn write(&mut self, object: u64, at: u64, bytes: &[u8]) -> i32 {
+        self.sequence += 1;
+        let of = (self.client, 0);
+        let number = self.server.write(of, self.sequence, (object, at), bytes);
+        self.end(number).errno
+    }
+
+    fn ask(&mut self, asked: Asked<'_>) -> i32 {
+        self.sequence += 1;
+        let of = (self.client, 0);
+        let number = self.server.send(of, (self.sequence, 0), asked, &[]);
+        self.end(number).errno
+    }
+
+    fn flush(&mut self, object: u64) -> i32 {
+        self.ask(Asked::Flush {
+            object: id(object),
+            span: Span::ALL,
+        })
+    }
+
+    fn read(&mut self, object: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32> {
+        let number = self
+            .server
+            .read((self.client, 1), object, (at, bytes as u64));
+        let answer = self.end(number);
+        match answer.errno {
+            0 => Ok(answer.data[crate::proto::wire::READ_ANSWER_BYTES as usize..].to_vec()),
+            errno => Err(errno),
+        }
+    }
+}
+
+fn name(object: u64) -> Vec<u8> {
+    file_name::of(id(object))[..file_name::NAME_BYTES].to_vec()
+}
+
+/// Objects are four times the memory, are read back, and are there when power has failed.
+#[test]
+fn what_was_flushed_is_there_when_power_fails() {
+    let folder = Folder::empty().unwrap();
+    let mut filed = Filed::new(&folder, 256);
+    for object in 0..36 {
+        assert_eq!(filed.write(object, 50, &[object as u8 + 1; IO]), 0);
+    }
+    for object in 0..36 {
+        assert_eq!(filed.write(object, 9000, b"part"), 0);
+        assert_eq!(filed.flush(object), 0);
+    }
+    assert_eq!(filed.ask(Asked::Delete { object: id(3) }), 0);
+    assert_eq!(filed.flush(3), 0);
+    // This is not flushed.
+    assert_eq!(filed.write(40, 0, b"lost"), 0);
+    for is_again in [false, true] {
+        if is_again {
+            folder.lose_power();
+            filed = Filed::new(&folder, 256);
+        }
+        for object in (0..36).filter(|object| *object != 3) {
+            let mut right = [&[0; 50][..], &[object as u8 + 1; IO]].concat();
+            right[9000..9004].copy_from_slice(b"part");
+            let (one, other) = right.split_at(IO);
+            assert!(filed.read(object, 0, IO).unwrap() == one, "{object}");
+            assert_eq!(filed.read(object, IO as u64, 50).unwrap(), other);
+        }
+        assert_eq!(filed.read(3, 0, 10), Err(2));
+        assert_eq!(filed.read(40, 0, 4).is_ok(), !is_again);
+    }
+    assert!(filed.server.engine.store.index().usage().blocks <= 256);
+}
+
+/// A folder that fails loses nothing, and is tried again.
+#[test]
+fn a_folder_that_fails_loses_nothing() {
+    let folder = Folder::empty().unwrap();
+    let mut filed = Filed::new(&folder, 256);
+    assert_eq!(filed.write(1, 0, &[1; IO]), 0);
+    folder.fail(Some(crate::error::code::EIO));
+    assert_eq!(filed.flush(1), EIO);
+    assert!(filed.server.engine.store.failing().is_some());
+    assert_eq!(filed.read(1, 0, IO), Ok(vec![1; IO]));
+    folder.fail(Some(crate::error::code::ENOSPC));
+    let errnos: Vec<_> = (2..20).map(|o| filed.write(o, 0, &[o as u8; IO])).collect();
+    assert!(
+        errnos.iter().all(|errno| [0, ENOSPC].contains(errno)),
+        "{errnos:?}"
+    );
+    assert!(errnos.contains(&ENOSPC));
+    folder.fail(None);
+    assert_eq!(filed.write(30, 0, &[30; IO]), 0);
+    for (object, errno) in (2..20).zip(errnos) {
+        let right = if errno == 0 {
+            Ok(vec![object as u8; IO])
+        } else {
+            Err(2)
+        };
+        assert!(filed.read(object, 0, IO) == right, "{object}");
+    }
+    assert_eq!(filed.flush(1), 0);
+    assert_eq!(filed.server.engine.store.failing(), None);
+}
+
+/// A file that is shorter than what was written to it is EIO, and not zeroes.
+#[test]
+fn a_file_that_was_cut_is_an_error() {
+    let folder = Folder::empty().unwrap();
+    let mut filed = Filed::new(&folder, 256);
+    assert_eq!(filed.write(1, 0, &[1; IO]), 0);
+    assert_eq!(filed.flush(1), 0);
+    let mut filed = Filed::new(&folder, 256);
+    folder.damage(&name(1));
+    assert_eq!(filed.read(1, 0, IO), Err(EIO));
+}
+
+/// A flush syncs its file, and the folder when the file is new.
+#[test]
+fn a_flush_is_a_sync() {
+    let folder = Folder::empty().unwrap();
+    let mut filed = Filed::new(&folder, 256);
+    for (syncs, byte) in [(2, 1), (3, 2)] {
+        assert_eq!(filed.write(1, 0, &[byte; 100]), 0);
+        assert_eq!(filed.flush(1), 0);
+        assert_eq!(folder.syncs(), syncs);
+    }
+}

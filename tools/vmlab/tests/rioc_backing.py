@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Stores of rioc whose objects have files: what was flushed comes back, memory is smaller than the objects, files fail.
+
+    scripted clients (user-space verbs) ── rxe0 ── rtrs-server + rioc-server ── files      one machine
+"""
+from __future__ import annotations
+
+import pytest
+
+from vmlab import ec, tier
+from vmlab.checks import eq, ok, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests import hostile
+from vmlab.tests.rioc import CONTROL, FILES, load, refuses, stats
+from vmlab.tests.rioc import deed as other_deed
+
+FOLDER = "/mnt/objects"
+STORE = f"name=bb ram_mib=1 backing={FOLDER}"
+DISK_MIB = 24
+# A line that is wrong, its errno, and what its line in the log says.
+WRONG = ((f"name=cc ram_mib=1 backing={FOLDER}", "EBUSY", "if a store has it"),
+         ("name=cc ram_mib=1 backing=/mnt/nothing", "ENOENT", "cannot be opened"),
+         ("name=cc ram_mib=1 backing=/etc/passwd", "ENOTDIR", "cannot be opened"),
+         ("name=cc ram_mib=1 backing=/proc", "ENOENT", "cannot be written"),
+         ("name=cc ram_mib=1 backing=mnt", "EINVAL", "is no path"),
+         (f"name=cc ram_mib=1 backing={FOLDER} evict=objects", "EINVAL", "leave out one"),
+         (f"name=cc log=/dev/ram0 backing={FOLDER}", "ENOTSUP", "beside log= is not built"))
+
+
+def deed(name: str, lab: Lab) -> str:
+    """The command of a deed."""
+    return f"cd /tmp/peer && python3 -S rioc_backing_deeds.py {name} {lab.server_address} {FOLDER}"
+
+
+def does(lab: Lab, name: str) -> None:
+    """Does a deed."""
+    eq(lab.server.run(deed(name, lab), 200).splitlines()[-1], "ok", name)
+
+
+def begin(lab: Lab, mount: str) -> None:
+    """A folder, mounted with a command, and the server with its store."""
+    lab.server.run(f"mkdir -p {FOLDER} && {mount}")
+    lab.defer(lab.server.try_run, f"umount {FOLDER}; rmmod ext4 2>/dev/null")
+    lab.defer(lab.server.try_run, "mods -r")
+    load(lab, STORE)
+    hostile.bring_peer(lab.server, (*FILES, "rioc_backing_deeds.py"))
+
+
+def disk(lab: Lab) -> str:
+    """A disk that a test may let fail; the command that mounts it. A journal would end at the first error."""
+    ec.disks(lab, DISK_MIB, 1)
+    return (f"modprobe ext4 && mkfs.ext4 -q -O ^has_journal -E lazy_itable_init=0 {ec.path(0)} && "
+            f"mount -o errors=continue {ec.path(0)} {FOLDER}")
+
+
+def state(lab: Lab) -> str:
+    """The state of the store."""
+    return lab.server.read(f"{CONTROL}/stores/bb/state")
+
+
+@needs(machines=1, own_modules=True, timeout=240)
+def test_what_was_flushed_comes_back(vm: Lab) -> None:
+    """Objects of three times the memory are there after the end of a store and of the module; wrong lines are told."""
+    begin(vm, disk(vm))
+    vm.server.run(f"touch '{FOLDER}/of somebody else'")
+    for line, errno, says in WRONG:
+        refuses(vm, line, errno, says)
+    does(vm, "objects_are_left")
+    found = stats(vm)
+    eq(found["dirty"], 0, "all was flushed")
+    ok(0 < found["clean"] <= found["blocks_max"] < found["objects"] * 8, f"more than the memory: {found}")
+    ok(0 < found["hits"] < found["reads"], f"reads of files: {found}")
+    ok(state(vm).startswith("files"), state(vm))
+    for command in (f"echo bb > {CONTROL}/del_store", "rmmod rioc_server; mods ours rioc-server"):
+        vm.server.run(command, 60)
+        eq(vm.server.write(f"{CONTROL}/add_store", STORE), "")
+        does(vm, "objects_are_found")
+    vm.server.run("rmmod rioc_server", 60)
+    # A file of a task that is no process is closed a moment later.
+    until(lambda: vm.server.try_run(f"umount {FOLDER}").code == 0, 20, "nothing has the folder")
+
+
+@pytest.mark.tier(tier.ALL)
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_small_memory_gives_the_bytes_of_arrays(vm: Lab) -> None:
+    """What the scripted client does to any store, with files."""
+    begin(vm, f"mount -t tmpfs -o size=40m none {FOLDER}")
+    for name in ("each_operation", "bytes_are_those_of_arrays", "a_copy_of_an_operation_is_answered_with_the_same"):
+        eq(vm.server.run(other_deed(name, vm), 200).splitlines()[-1], "ok", name)
+    until(lambda: vm.server.run(f"ls {FOLDER}").split() == [], 20, "the files of deleted objects")
+    eq(vm.server.run(other_deed("bytes_are_those_of_arrays", vm), 200).splitlines()[-1], "ok")
+
+
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_disk_that_fails_loses_nothing(vm: Lab) -> None:
+    """A flush is EIO and says so in the log and in the state; the same bytes are written when the disk works."""
+    begin(vm, disk(vm))
+    does(vm, "a_file_is_there")
+    mark = vm.server.log_mark()
+    ec.fails(vm, 0, DISK_MIB)
+    does(vm, "a_flush_fails")
+    ok(state(vm).startswith("failing: its files give error 5"), state(vm))
+    lines = vm.server.log_matches("rioc_server", mark)
+    eq(len([line for line in lines if "a file cannot be written" in line]), 1, f"{lines}")
+    ec.works(vm, 0, DISK_MIB)
+    does(vm, "a_flush_goes_on")
+    ok(state(vm).startswith("files"), state(vm))
+    eq(vm.server.write(f"{CONTROL}/del_store", "bb"), "")
+    eq(vm.server.log_matches("are lost", mark), [])
+
+
+@pytest.mark.tier(tier.ALL)
+@needs(machines=1, own_modules=True, timeout=240)
+def test_files_that_are_full_lose_nothing(vm: Lab) -> None:
+    """Memory and files are full: ENOSPC, all that was acknowledged is read, and what is deleted makes room."""
+    begin(vm, f"mount -t tmpfs -o size=1m none {FOLDER}")
+    does(vm, "files_are_full")
