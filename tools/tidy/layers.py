@@ -21,8 +21,8 @@ DRIVERS: dict[str, Layers] = {
     "rioc/proto": ("span ticket", "wire", "answer command message", "connect ioctl retry split", "slot",
                    "entry pages tree turns", "index", "body claim file_name limits", "medium", "log", "format store"),
     "rioc/client": ("lane", "session", "call", "device", "sysfs"),
-    "rioc/server": ("files folders log_io memory message one_device", "medium", "log reading", "engine", "upkeep", "store",
-                    "stores sysfs", "session"),
+    "rioc/server": ("files folders log_io memory message one_device", "medium", "log reading", "engine", "upkeep",
+                    "store", "stores sysfs", "session"),
     "rnbd_ec": ("proto shown", "arrays device sysfs", "rnbd_ec"),
     "gfarm_ra": ("proto", "cache net", "fs", "gfarm_ra"),
     "gfarm_ra/cache": ("admission counters handles in_flight inbox message_qp peer_timing peers place secret sums "

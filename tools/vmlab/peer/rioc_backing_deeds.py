@@ -14,7 +14,7 @@ from rioc_wire import BLOCK, Object, Rioc
 
 Deed = Callable[[str, Path], None]
 DEEDS: dict[str, Deed] = {}
-OBJECTS, BLOCKS = 48, 16
+OBJECTS, BLOCKS = 32, 16
 
 
 def deed(function: Deed) -> Deed:
@@ -37,7 +37,7 @@ def content(number: int) -> bytearray:
 
 
 def there() -> dict[Object, bytearray]:
-    """What `objects_are_left` leaves: three times the memory."""
+    """What `objects_are_left` leaves: twice the memory."""
     all_of = {(number, 7): content(number) for number in range(OBJECTS)}
     del all_of[4, 7]
     del all_of[3, 7][10_000:]

@@ -109,5 +109,6 @@ def test_a_copy_that_fails_takes_nothing_of_others(pair: Lab) -> None:
     pair.defer(holder.kill)
     copies = pair.client.start_job(f"RIOC_SESSION=bb {RUN} fails_to_copy - 2>/dev/null")
     pair.defer(copies.kill)
-    said = pair.client.start_job(f"RIOC_SESSION=dd timeout 60 env {RUN} writes_there - 2>/run/why; echo $?").wait(90).out
+    words = f"RIOC_SESSION=dd timeout 60 env {RUN} writes_there - 2>/run/why; echo $?"
+    said = pair.client.start_job(words).wait(90).out
     ok(said.split()[-1] in ("0", "124") and "failures" not in said.replace("0 failures", ""), said)

@@ -61,7 +61,7 @@ def state(lab: Lab) -> str:
 
 @needs(machines=1, own_modules=True, timeout=240)
 def test_what_was_flushed_comes_back(vm: Lab) -> None:
-    """Objects of three times the memory are there after the end of a store and of the module; wrong lines are told."""
+    """Objects of twice the memory are there after the end of a store and of the module; wrong lines are told."""
     begin(vm, disk(vm))
     vm.server.run(f"touch '{FOLDER}/of somebody else'")
     for line, errno, says in WRONG:
