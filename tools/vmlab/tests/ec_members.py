@@ -447,9 +447,10 @@ def test_a_slow_member_is_not_waited_for(vm: Lab) -> None:
     stats = array.stats()
     ge(stats["hedged_reads"], 10)
     eq((array.state(), stats["wrong_reads"], stats["lost_reads"]), ("clean", 0, 0))
-    # A third of them are of that member. Those that are looked at once a second would be 6, or 12 of two records.
+    # Those that are looked at once a second would be 12.
     array.fio("--rw=randread --bs=16k --iodepth=1 --size=2m --time_based --runtime=6").clean()
-    ge(array.stats()["hedged_reads"] - stats["hedged_reads"], 20)
+    more = {name: count - stats[name] for name, count in array.stats().items()}
+    in_time(more["hedged_reads"] >= 20 or more["reads"] >= 300, f"in 6 s only {more}")
     ec.works(vm, 1)
 
 
