@@ -241,7 +241,8 @@ impl Upkeep {
                 records: &mut self.records,
             };
             let with = (&with.0, with.1);
-            let devices = (&mut self.one_by_one, || core.is_stopping());
+            let hedge_ms = core.settings.hedge_ms;
+            let devices = (&mut self.one_by_one, || core.is_stopping(), hedge_ms);
             let loaded = victim.load(devices, &mut stage, with, &Crc);
             if loaded.is_stopped {
                 return false;

@@ -78,13 +78,22 @@ pub enum Wait {
 }
 
 /// The members that were late while a segment is read, one IO after the other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     late: Members,
     waits_for_all: bool,
 }
 
 impl Patience {
+    /// Returns one for a segment of which nothing was read. Without hedged reads, with `hedge_ms`
+    /// of 0, all members are waited for.
+    pub const fn new(hedge_ms: u32) -> Self {
+        Self {
+            late: Members::NONE,
+            waits_for_all: hedge_ms == 0,
+        }
+    }
+
     /// Returns how long a member is waited for. Two others of `usable`, all that have the segment,
     /// give what it has: the head of a batch is on one of them, at least, and each column can be
     /// rebuilt.

@@ -235,20 +235,21 @@ impl Victim {
     }
 
     /// Reads the batches that follow, as many as there is room for, while the array is not
-    /// `is_stopping`: that is asked before each IO.
+    /// `is_stopping`: that is asked before each IO. Members that are late are waited for as
+    /// `hedge_ms` says, see [`Patience`].
     pub fn load<D: Devices>(
         &mut self,
-        devices: (&mut D, impl Fn() -> bool),
+        (devices, is_stopping, hedge_ms): (&mut D, impl Fn() -> bool, u32),
         stage: &mut Stage<'_>,
         (layout, tag): (&Layout, ArrayTag),
         crc: &impl Checksum,
     ) -> Loaded {
         let devices = &mut Patiently {
-            devices: devices.0,
-            is_stopping: devices.1,
+            devices,
+            is_stopping,
             is_stopped: false,
             usable: self.usable,
-            patience: Patience::default(),
+            patience: Patience::new(hedge_ms),
             has_failed: false,
         };
         let (mut loaded, mut bytes) = (Loaded::default(), 0);

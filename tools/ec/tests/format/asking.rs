@@ -130,7 +130,7 @@ fn members_that_are_well_and_slow_are_waited_for_in_the_end() {
 #[test]
 fn who_reads_a_segment_waits_for_no_member_that_is_late_while_two_others_have_it() {
     for (usable, late) in all_sets().flat_map(|usable| all_sets().map(move |late| (usable, late))) {
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(50);
         let mut waited = Members::NONE;
         for member in usable.iter() {
             let wait = patience.wait(member, usable);
@@ -149,5 +149,10 @@ fn who_reads_a_segment_waits_for_no_member_that_is_late_while_two_others_have_it
         assert!(!patience.wait_for_all());
         let wait = |member| patience.wait(member, usable);
         assert!(waited.is_empty() || usable.iter().all(|member| wait(member) == Wait::Long));
+        let mut patience = Patience::new(0);
+        late.iter().for_each(|member| patience.is_late(member));
+        let wait = |member| patience.wait(member, usable);
+        assert!(usable.iter().all(|member| wait(member) == Wait::Long));
+        assert!(!patience.wait_for_all());
     }
 }

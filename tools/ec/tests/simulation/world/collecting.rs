@@ -102,7 +102,7 @@ impl Collecting {
             payloads: &mut self.payloads,
             records: &mut self.records,
         };
-        let devices = (&mut devices, is_stopping);
+        let devices = (&mut devices, is_stopping, 50);
         self.victim.load(devices, &mut stage, (&layout, tag), &Crc)
     }
 }
