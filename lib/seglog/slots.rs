@@ -170,9 +170,9 @@ fn unsure(superblocks: &[Option<Superblock>; MEMBERS], hiding: Members) -> Optio
 
 /// Returns the devices of which another member knows that a later one is that member.
 ///
-/// Who knows that is not older. What an assembly by force has told is later than what was done
-/// since by others; it was cut off if no other one holds it, and each that was to hold it knows the
-/// later device.
+/// A member that knows it is not older. What an assembly by force has told is later than what was
+/// done since by others; it was cut off if no other one holds it, and each that was to hold it
+/// knows the later device.
 fn replaced(superblocks: &[Option<Superblock>; MEMBERS]) -> Members {
     let is_replaced = |own: &&Superblock| {
         let each = superblocks.iter().flatten();

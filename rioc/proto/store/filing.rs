@@ -92,12 +92,12 @@ pub(super) struct Files {
     is_ending: bool,
     /// Writing was of no use: it is not tried before something else is asked for.
     rests: bool,
-    /// The same for the removal of files.
+    /// Removing files was of no use: it is not tried before something else is asked for.
     keeps: bool,
     /// The slot at which the next look for what is dirty begins, and how many were looked at.
     next: u32,
     looked: u32,
-    /// The same for what can be dropped.
+    /// The slot at which the next look for what can be dropped begins.
     clean: u32,
 }
 
