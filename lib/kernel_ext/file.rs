@@ -44,10 +44,9 @@ struct File {
     raw: *mut bindings::file,
 }
 
+// Not `Sync`: a file has one position, which `size` and `each_name` move.
 // SAFETY: An open file may be used, and closed, by any task.
 unsafe impl Send for File {}
-// SAFETY: Its functions lock what they change, and no position of it is used by two tasks.
-unsafe impl Sync for File {}
 
 impl File {
     /// Reads bytes from a position on until the buffer is full, or the file ends; returns how many.
@@ -296,13 +295,13 @@ impl Folder {
         self.0.sync()
     }
 
-    /// Calls for each name in it, until that breaks. Only one task may do this at a time. The
-    /// folder is locked meanwhile: no file of it may be opened.
+    /// Calls for each name in it, from the first one on, until that breaks. The folder is locked
+    /// meanwhile: no file of it may be opened.
     ///
     /// # Errors
     ///
     /// Those of the file system.
-    pub fn each_name(&self, mut call: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result {
+    pub fn each_name(&mut self, mut call: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result {
         let mut call = |name: &[u8]| call(name);
         let mut walk = Walk {
             context: bindings::dir_context {
@@ -313,8 +312,12 @@ impl Folder {
             },
             call: &mut call,
         };
-        // SAFETY: By the type invariants, the folder is open, and was not walked before or is at
-        // its end. The context is the first field of a `Walk`, which `found` needs.
+        // SAFETY: By the type invariants, the folder is open. 0 is `SEEK_SET`.
+        let first = unsafe { bindings::vfs_llseek(self.0.raw, 0, 0) };
+        // CAST: Errors are small numbers.
+        to_result(first as c_int)?;
+        // SAFETY: By the type invariants, the folder is open; its position is this task's, which
+        // has it for itself. The context is the first field of a `Walk`, which `found` needs.
         let walked = unsafe { bindings::iterate_dir(self.0.raw, (&raw mut walk).cast()) };
         to_result(walked)
     }

@@ -11,8 +11,7 @@ use ferro_proto::{
 };
 use kernel::{
     prelude::*,
-    str::CStr,
-    sync::Arc, //
+    str::CStr, //
 };
 use kernel_ext::{
     file::{
@@ -44,7 +43,7 @@ const BUFFER_BYTES: usize = IO_BLOCKS_MAX * BLOCK_BYTES as usize;
 /// # Errors
 ///
 /// Those of opening, and of making a file, after a log line.
-pub(super) fn open(name: &str, path: &[u8]) -> Result<Arc<Folder>> {
+pub(super) fn open(name: &str, path: &[u8]) -> Result<Folder> {
     let shown = Escaped(path);
     let folder = Folder::open(&c_string(path)?).inspect_err(|error| {
         pr_err!(
@@ -60,7 +59,7 @@ pub(super) fn open(name: &str, path: &[u8]) -> Result<Arc<Folder>> {
             format_args!("{shown}")
         );
     })?;
-    Ok(Arc::new(folder, GFP_KERNEL)?)
+    Ok(folder)
 }
 
 /// Makes a file, syncs it, and removes it.
@@ -79,7 +78,7 @@ fn probe(folder: &Folder) -> Result {
 /// # Errors
 ///
 /// Those of reading the folder; `ENOMEM`.
-pub(super) fn objects(folder: &Folder) -> Result<(KVVec<(ObjectId, u64)>, u64)> {
+pub(super) fn objects(folder: &mut Folder) -> Result<(KVVec<(ObjectId, u64)>, u64)> {
     let (mut found, mut others, mut full) = (KVVec::new(), 0u64, false);
     folder.each_name(|name| {
         match file_name::object(name) {
@@ -115,7 +114,7 @@ pub(super) fn errno(error: Error) -> Errno {
 
 /// A folder, and memory for one thing that is done with a file of it.
 pub(super) struct Filing {
-    folder: Arc<Folder>,
+    folder: Folder,
     buffer: KVVec<u8>,
     /// A file has failed, of which a line in the log tells.
     pub(super) is_failing: bool,
@@ -123,7 +122,7 @@ pub(super) struct Filing {
 
 impl Filing {
     /// Allocates it. Sleeps.
-    pub(super) fn new(folder: Arc<Folder>) -> Result<Self> {
+    pub(super) fn new(folder: Folder) -> Result<Self> {
         Ok(Self {
             folder,
             buffer: KVVec::from_elem(0, BUFFER_BYTES, GFP_KERNEL)?,

@@ -302,7 +302,7 @@ impl Stores {
     /// Takes in the objects of a folder.
     #[inline(never)]
     fn adopt(&self, name: &str, path: &[u8], store: &mut InMemory) -> Result<Backing> {
-        let folder = files::open(name, path)?;
+        let mut folder = files::open(name, path)?;
         let shown = ferro_proto::text::Escaped(path);
         let used = FolderUse::new(&self.folders, folder.identity()).inspect_err(|error| {
             pr_err!(
@@ -311,7 +311,7 @@ impl Stores {
                 format_args!("{shown}")
             );
         })?;
-        let (found, others) = files::objects(&folder).inspect_err(|error| {
+        let (found, others) = files::objects(&mut folder).inspect_err(|error| {
             pr_err!(
                 "add_store: '{name}': backing={}: cannot be read: {error:?}\n",
                 format_args!("{shown}")

@@ -11,10 +11,7 @@ use std::{
     },
 };
 
-use crate::{
-    prelude::*,
-    sync::Arc, //
-};
+use crate::prelude::*;
 
 /// The content of a folder.
 #[derive(Debug, Default)]
@@ -36,8 +33,8 @@ pub struct DataFile(Folder, Vec<u8>);
 
 impl Folder {
     /// Makes an empty one.
-    pub fn empty() -> Result<Arc<Self>> {
-        Ok(Arc::new(Self(std::sync::Arc::default()), GFP_KERNEL)?)
+    pub fn empty() -> Self {
+        Self(std::sync::Arc::default())
     }
 
     /// Finds none by a path.
@@ -117,7 +114,7 @@ impl Folder {
     }
 
     /// Calls for each name.
-    pub fn each_name(&self, mut call: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result {
+    pub fn each_name(&mut self, mut call: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result {
         let names: Vec<_> = self.content().now.keys().cloned().collect();
         for name in [b".".to_vec()].iter().chain(&names) {
             if call(name).is_break() {

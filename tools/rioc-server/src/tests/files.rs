@@ -47,10 +47,10 @@ struct Filed {
 
 impl Filed {
     /// Begins with what is in a folder, as `adopt` of `stores.rs`.
-    fn new(folder: &Arc<Folder>, blocks: u32) -> Self {
+    fn new(folder: &Folder, blocks: u32) -> Self {
         let mut server = in_memory(blocks);
         server.engine.store.back();
-        let (found, _) = files::objects(folder).unwrap();
+        let (found, _) = files::objects(&mut folder.clone()).unwrap();
         for of in found.iter() {
             server.engine.store.adopt(*of).unwrap();
         }
@@ -149,7 +149,7 @@ fn name(object: u64) -> Vec<u8> {
 /// Objects are four times the memory, are read back, and are there when power has failed.
 #[test]
 fn what_was_flushed_is_there_when_power_fails() {
-    let folder = Folder::empty().unwrap();
+    let folder = Folder::empty();
     let mut filed = Filed::new(&folder, 256);
     for object in 0..36 {
         assert_eq!(filed.write(object, 50, &[object as u8 + 1; IO]), 0);
@@ -183,7 +183,7 @@ fn what_was_flushed_is_there_when_power_fails() {
 /// A folder that fails loses nothing, and is tried again.
 #[test]
 fn a_folder_that_fails_loses_nothing() {
-    let folder = Folder::empty().unwrap();
+    let folder = Folder::empty();
     let mut filed = Filed::new(&folder, 256);
     assert_eq!(filed.write(1, 0, &[1; IO]), 0);
     folder.fail(Some(crate::error::code::EIO));
@@ -214,7 +214,7 @@ fn a_folder_that_fails_loses_nothing() {
 /// A file that is shorter than what was written to it is EIO, and not zeroes.
 #[test]
 fn a_file_that_was_cut_is_an_error() {
-    let folder = Folder::empty().unwrap();
+    let folder = Folder::empty();
     let mut filed = Filed::new(&folder, 256);
     assert_eq!(filed.write(1, 0, &[1; IO]), 0);
     assert_eq!(filed.flush(1), 0);
@@ -226,7 +226,7 @@ fn a_file_that_was_cut_is_an_error() {
 /// A flush syncs its file, and the folder when the file is new.
 #[test]
 fn a_flush_is_a_sync() {
-    let folder = Folder::empty().unwrap();
+    let folder = Folder::empty();
     let mut filed = Filed::new(&folder, 256);
     for (syncs, byte) in [(2, 1), (3, 2)] {
         assert_eq!(filed.write(1, 0, &[byte; 100]), 0);
