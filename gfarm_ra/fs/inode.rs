@@ -415,11 +415,10 @@ pub(super) fn refresh(inode: &Inode<Gfarm>, freshness: Freshness) -> Result<bool
         Freshness::Forced => 0,
         Freshness::Default => mount.options().get(Setting::Actimeo),
     };
-    let is_own = data.take_own(max_s);
     if is_within(inode.age_ms(), max_s) {
         return Ok(false);
     }
-    if is_own {
+    if data.take_own(max_s) {
         return Ok(true);
     }
     let place = data.place();
