@@ -35,6 +35,12 @@ pub struct Epoch {
 }
 
 impl Epoch {
+    /// Whether it is one of an assembly by force, if the other one is of those that were given up:
+    /// [`Choice::behind_what_is_given_up`] has made it later than all assemblies since.
+    pub(crate) const fn is_by_force_after(&self, other: &Self) -> bool {
+        self.incarnation.saturating_sub(other.incarnation) >= GIVEN_UP_MAX / 2
+    }
+
     /// Returns the first epoch of an array.
     pub const fn first(id: u64) -> Self {
         Self::first_of(id, Members::ALL)
@@ -425,8 +431,8 @@ fn is_cut_off(held: &Held, hiding: Members, chosen: &Epoch, epoch: &Epoch) -> bo
     let in_sync = chosen.in_sync();
     let was_told = in_sync.is_within(those(held, |other| other == chosen));
     let is_known = was_told && !in_sync.is_within(hiding);
-    let ahead = epoch.incarnation.saturating_sub(chosen.incarnation);
-    !chosen.failed.and(holders).is_empty() && (is_known || ahead >= GIVEN_UP_MAX / 2)
+    let is_by_force = epoch.is_by_force_after(chosen);
+    !chosen.failed.and(holders).is_empty() && (is_known || is_by_force)
 }
 
 /// Returns the choices of epochs whose parent the members that they call in sync of those that hide

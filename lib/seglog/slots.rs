@@ -7,8 +7,7 @@ use super::{
     epoch::{
         choose_by_force,
         Choice,
-        Held,
-        GIVEN_UP_MAX, //
+        Held, //
     },
     fault::Fault,
     layout::{
@@ -178,17 +177,14 @@ fn replaced(superblocks: &[Option<Superblock>; MEMBERS]) -> Members {
         let each = superblocks.iter().flatten();
         let mut others = each.filter(|other| other.member != own.member);
         let mut same = others.clone().filter(|other| other.is_of_same_array(own));
-        let ahead = |other: &Superblock| {
-            let incarnation = own.epoch.incarnation;
-            incarnation.saturating_sub(other.epoch.incarnation)
-        };
         let is_cut_off = others.all(|other| {
             let in_sync = own.epoch.in_sync().contains(other.member);
             !in_sync || other.epoch != own.epoch && knows_another(other, own)
         });
         same.any(|other| {
-            let is_forced = is_cut_off && ahead(other) >= GIVEN_UP_MAX / 2;
-            knows_another(other, own) && (ahead(other) == 0 || is_forced)
+            let is_older = own.epoch.incarnation <= other.epoch.incarnation;
+            let is_forced = is_cut_off && own.epoch.is_by_force_after(&other.epoch);
+            knows_another(other, own) && (is_older || is_forced)
         })
     };
     let each = superblocks.iter().flatten();
