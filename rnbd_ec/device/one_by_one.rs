@@ -98,7 +98,7 @@ pub(super) struct OneByOne {
     /// A superblock and what fills its slot.
     slot: KVec<u8>,
     timeout_ms: u32,
-    /// The time of reads that others do as well; 0 if they are waited for as any other one.
+    /// The time of reads that others do as well.
     hedge_ms: u32,
 }
 
@@ -259,7 +259,7 @@ impl Devices for OneByOne {
     }
 
     fn read_soon(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Failed> {
-        let within_ms = Some(self.hedge_ms.min(self.timeout_ms)).filter(|ms| *ms > 0);
+        let within_ms = Some(self.hedge_ms.min(self.timeout_ms));
         let member = self.members.get_mut(member).and_then(Option::as_mut);
         Ok(member.ok_or(ENODEV)?.read(at, to, within_ms)?)
     }
