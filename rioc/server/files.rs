@@ -116,6 +116,8 @@ pub(super) fn errno(error: Error) -> Errno {
 pub(super) struct Filing {
     folder: Folder,
     buffer: KVVec<u8>,
+    /// A file was made whose name may not be durable.
+    owes_name: bool,
     /// A file has failed, of which a line in the log tells.
     pub(super) is_failing: bool,
 }
@@ -126,6 +128,7 @@ impl Filing {
         Ok(Self {
             folder,
             buffer: KVVec::from_elem(0, BUFFER_BYTES, GFP_KERNEL)?,
+            owes_name: false,
             is_failing: false,
         })
     }
@@ -166,7 +169,10 @@ impl Filing {
         mut copy: impl FnMut(&Source, &mut [u8]) -> Result,
     ) -> Result {
         let (file, is_new) = match file_of(&self.folder, leaving.object, false) {
-            Err(error) if error == ENOENT => (file_of(&self.folder, leaving.object, true)?, true),
+            Err(error) if error == ENOENT => {
+                self.owes_name = true;
+                (file_of(&self.folder, leaving.object, true)?, true)
+            }
             other => (other?, false),
         };
         if let Some(block) = leaving.cut_at.filter(|_| !is_new) {
@@ -190,8 +196,10 @@ impl Filing {
         }
         file.truncate(leaving.size)?;
         file.sync()?;
-        if is_new {
+        // Also after a job that has made it, and failed.
+        if self.owes_name {
             self.folder.sync()?;
+            self.owes_name = false;
         }
         Ok(())
     }

@@ -20,7 +20,8 @@ struct Content {
     synced: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The names that are durable.
     names: Vec<Vec<u8>>,
-    failing: Option<Error>,
+    /// The error of what is done, after so many times more.
+    failing: Option<(Error, u32)>,
     syncs: u64,
 }
 
@@ -47,12 +48,24 @@ impl Folder {
     }
 
     fn check(&self) -> Result {
-        self.content().failing.map_or(Ok(()), Err)
+        match &mut self.content().failing {
+            Some((error, 0)) => Err(*error),
+            Some((_, times)) => {
+                *times -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     /// Lets all fail from now on, or work again.
     pub fn fail(&self, error: Option<Error>) {
-        self.content().failing = error;
+        self.content().failing = error.map(|error| (error, 0));
+    }
+
+    /// Lets all fail that is done after so many times more.
+    pub fn fail_after(&self, times: u32, error: Error) {
+        self.content().failing = Some((error, times));
     }
 
     /// Cuts the power: what was not synced is gone.

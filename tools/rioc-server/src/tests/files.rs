@@ -211,6 +211,25 @@ fn a_folder_that_fails_loses_nothing() {
     assert_eq!(filed.server.engine.store.failing(), None);
 }
 
+/// A flush that succeeds after one that has failed, at whatever step, is durable: so is the name of
+/// the file, which that one may have made.
+#[test]
+fn a_flush_behind_one_that_has_failed_is_durable() {
+    for times in 0..10 {
+        let folder = Folder::empty();
+        let mut filed = Filed::new(&folder, 256);
+        assert_eq!(filed.write(1, 0, &[1; IO]), 0);
+        folder.fail_after(times, crate::error::code::ENOSPC);
+        let failed = filed.flush(1);
+        folder.fail(None);
+        assert!(failed == ENOSPC || times > 5, "{times}: {failed}");
+        assert_eq!(filed.flush(1), 0, "{times}");
+        folder.lose_power();
+        let mut filed = Filed::new(&folder, 256);
+        assert_eq!(filed.read(1, 0, IO), Ok(vec![1; IO]), "{times}");
+    }
+}
+
 /// A file that is shorter than what was written to it is EIO, and not zeroes.
 #[test]
 fn a_file_that_was_cut_is_an_error() {
