@@ -188,7 +188,9 @@ impl Cq {
     /// Notifies the consumer on the CPU of the vector.
     fn interrupt(self: &Arc<Self>) {
         if self.handle.notify_on(self.cpu) {
-            self.count(Passed::Told);
+            // This thread may be on another CPU by now.
+            self.network
+                .count_of_vector(self.vector, Passed::Told, true);
             return;
         }
         // If it is queued already, that notification is still to come.
