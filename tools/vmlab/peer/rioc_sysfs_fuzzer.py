@@ -19,7 +19,7 @@ from sysfs_fuzzer import NUMBERS
 CONTROL = "/sys/class/rioc-server/ctl/add_store"
 NAMES = ("s1", "s2", "s3")
 WRONG_WORDS = ("colour=red", "name=", "=", "name=a/b", f"name={'n' * 33}", "ram_mib=-1", "ram_mib=1048577", "log=ram0",
-               f"log=/{'d' * 255}", "mode=make", "force=2", "evict=all", "backing=/mnt")
+               f"log=/{'d' * 255}", "mode=make", "force=2", "evict=all", "backing=/dev/null")
 
 
 class Chance(sysfs_fuzzer.Chance):
@@ -27,8 +27,8 @@ class Chance(sysfs_fuzzer.Chance):
 
     def right_words(self) -> list[str]:
         """What a line for add_store has to have."""
-        medium = ("ram_mib=1", "ram_mib=2 evict=objects", f"log={self.choice(self.job['devices'])} mode=create force=1",
-                  f"log={self.choice(self.job['devices'])}")
+        log = f"log={self.choice(self.job['devices'])}"
+        medium = ("ram_mib=1", "ram_mib=2 evict=objects", "ram_mib=2 backing=/mnt", log, f"{log} mode=create force=1")
         return [f"name={self.choice(NAMES)}", self.choice(medium)]
 
     def line(self) -> str:
