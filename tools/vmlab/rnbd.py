@@ -28,13 +28,16 @@ MAP_SECONDS = 60.0
 # fio's options to submit eight requests by one call, when as many have ended.
 TOGETHER = "--iodepth=16 --iodepth_batch_submit=8 --iodepth_batch_complete_min=8 --iodepth_batch_complete_max=16"
 
+# Lines of the server's log that are shown where a disk is not mapped: it is the peer that has not answered.
+SERVER_LINES = 10
+
 
 class MapRefused(Exception):
-    """map_device refused; `errno` is the error's name."""
+    """map_device refused; `errno` is the error's name. Shown with what the client said, and the server's last lines."""
 
-    def __init__(self, errno: str, request: str, log: list[str]) -> None:
-        super().__init__(f"{errno} for `{request}`: {' / '.join(log)}")
-        self.errno, self.log = errno, log
+    def __init__(self, errno: str, request: str, log: list[str], server_log: list[str]) -> None:
+        super().__init__(f"{errno} for `{request}`: {' / '.join(log)}; the server: {' / '.join(server_log)}")
+        self.errno = errno
 
 
 @dataclass
@@ -276,7 +279,8 @@ def map_disk(lab: Lab, device: str = "ram0", session: str = "s1", options: str =
         line = line or request(lab, device, session, options)
         errno = try_map(lab, line)
         if errno:
-            raise MapRefused(errno, line, [text for _n, text in lab.client.kernel_log(mark)])
+            told = [text for _n, text in lab.server.kernel_log()][-SERVER_LINES:] if lab.server.alive else ["is off"]
+            raise MapRefused(errno, line, [text for _n, text in lab.client.kernel_log(mark)], told)
         link = f"{CONTROL}/devices/{device.replace('/', '!')}@{session}"
         name = lab.client.real_path(link).rpartition("/")[2]
         ok(name.startswith("rnbd"), f"{link} leads to {name!r}")
