@@ -392,7 +392,13 @@ where
     // not queued because of a concurrent cancellation, so the owner of the reference would be
     // unknown.
     let was_pending = cancel_delayed::<T, ID>(&item).is_some();
-    // Fails if another thread cancels the item, or has queued it since; that call came later.
-    let _ = queue_delayed::<T, ID>(item, delay_ms);
+    let mut next = Some(item);
+    while let Some(item) = next {
+        // A thread that has queued it since, with another delay, came first. If none has, another
+        // thread cancels the item, or it runs at this moment.
+        next = queue_delayed::<T, ID>(item, delay_ms)
+            .err()
+            .filter(|item| cancel_delayed::<T, ID>(item).is_some());
+    }
     was_pending
 }

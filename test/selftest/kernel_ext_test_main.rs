@@ -35,7 +35,7 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 33] = [
+const PARTS: [Part; 34] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -68,6 +68,7 @@ const PARTS: [Part; 33] = [
     ("workqueue", work::queue),
     ("work of a CPU", work::on_cpu),
     ("delayed work", work::delayed),
+    ("delayed work that two queue", work::delayed_beside_another),
     ("delayed work keeps its queue", work::delayed_keeps_queue),
 ];
 

@@ -5,8 +5,12 @@
 use super::check;
 use kernel::{
     cpu::CpuId,
+    new_mutex,
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        Mutex, //
+    },
     workqueue::{
         impl_has_delayed_work,
         impl_has_work,
@@ -36,6 +40,9 @@ const NEVER_MS: u32 = 3_600_000;
 struct Item {
     queue: Arc<WorkQueue>,
     runs: AtomicU32,
+    /// The item, for a thread that queues it as soon as somebody asks for its queue.
+    #[pin]
+    other: Mutex<Option<Arc<Item>>>,
     #[pin]
     work: Work<Item>,
     #[pin]
@@ -65,6 +72,10 @@ impl WorkItem for Item {
 
 impl DelayedItem<1> for Item {
     fn wq(&self) -> &WorkQueue {
+        let other = self.other.lock().take();
+        if let Some(item) = other {
+            let _ = workqueue::queue_delayed::<_, 1>(item, NEVER_MS);
+        }
         &self.queue
     }
 }
@@ -83,6 +94,7 @@ impl Item {
         let init = pin_init!(Self {
             queue: queue.clone(),
             runs: AtomicU32::new(0),
+            other <- new_mutex!(None),
             work <- new_work!("selftest"),
             later <- new_delayed_work!("selftest"),
             may_go <- Completion::new(),
@@ -228,6 +240,19 @@ pub(super) fn delayed() -> Result {
         item.runs() == 100,
         "an item that was moved to now has run once",
     )?;
+    check(is_last(item), "the queue keeps no reference")
+}
+
+/// Checks that an item which is moved has the new delay, also if another thread queues it just then.
+pub(super) fn delayed_beside_another() -> Result {
+    let item = Item::new(&new_queue(Flags::UNBOUND)?)?;
+    workqueue::mod_delayed::<_, 1>(item.clone(), NEVER_MS);
+    *item.other.lock() = Some(item.clone());
+    workqueue::mod_delayed::<_, 1>(item.clone(), 0);
+    check(item.other.lock().is_none(), "another thread has queued it")?;
+    let ran = item.ran.wait_timeout_ms(10_000);
+    drop(workqueue::cancel_delayed_sync::<_, 1>(&item));
+    check(ran.is_ok(), "an item that was moved to now has run")?;
     check(is_last(item), "the queue keeps no reference")
 }
 
