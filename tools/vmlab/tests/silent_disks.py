@@ -16,7 +16,6 @@ from vmlab.tests.paths import SUSPENDED, dm_disk
 # The server answers ETIMEDOUT a second after an OPEN has come, or half a second later. Before that the user is killed,
 # and then the disk answers.
 KILLED_SECONDS = 0.4
-ANSWERED_SECONDS = 0.5
 PATTERN = "ferrofabric"
 
 
@@ -29,13 +28,13 @@ def suspend(lab: Lab) -> None:
 def write_in_vain(lab: Lab, line: str, file: str, then: Callable[[], Job] | None = None) -> Job | None:
     """Writes to a file of the client that waits for the silent disk; the writer is killed, and `then` begins. The disk
     answers then, in time for the server."""
-    resume = lab.server.start_job(f"while [ $({USERS}) = 0 ]; do sleep 0.05; done; sleep {ANSWERED_SECONDS}; "
-                                  f"dmsetup resume {SUSPENDED}", 60)
     mark = lab.server.log_mark()
     if not lab.client.try_run(f"timeout -s KILL {KILLED_SECONDS} sh -c \"echo '{line}' > {file}\"").code:
         raise ByChance("the writer was not killed in time")
+    if lab.server.run(USERS).strip() == "0":
+        raise ByChance("the writer was killed before the server had its message")
     job = then() if then else None
-    resume.ok(30)
+    lab.server.run(f"dmsetup resume {SUSPENDED}")
     until(lambda: lab.server.log_matches("'dm-0'.* opened as", mark), 20, "the server has opened the disk")
     if lab.server.log_matches("'dm-0' is silent", mark):
         raise ByChance("the disk has answered too late")
@@ -120,7 +119,7 @@ def test_a_disk_that_is_unmapped_in_an_outage_of_the_client_is_closed(pair: Lab)
     eq(pair.client.write(f"{disk.control}/unmap_device", "force"), "")
     eq(pair.server.run(USERS).strip(), "1", "the server has not noticed")
     pair.mend(0)
-    until(lambda: paths.revive_rxe(pair) or other.attribute("state") == "open", 60, "the session is back")
+    paths.back_seconds(pair, lambda: other.attribute("state") == "open", 60, "the session is back")
     until(is_closed(pair, mark), 20, "the disk is closed on the server")
     eq(pair.server.run(USERS).strip(), "0", "its users")
     eq(read_block(other), 0, "a read of the other disk")
