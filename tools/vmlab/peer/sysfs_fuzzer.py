@@ -201,8 +201,9 @@ class Fuzzer:
     def over(self) -> bool:
         """Whether the time is up; on a busy host it is longer, so that enough is written, and IO is done beside it."""
         seconds = time.monotonic() - self.began
-        enough = self.swept and self.writes > WRITES_MIN and self.ios > IOS_MIN
-        return seconds > self.job["seconds"] and (enough or seconds > LONGER * self.job["seconds"])
+        enough = self.writes > WRITES_MIN and self.ios > IOS_MIN
+        longest = LONGER * self.job["seconds"] * (1 if self.swept else 3)
+        return seconds > self.job["seconds"] and ((self.swept and enough) or seconds > longest)
 
     def is_wrong(self, file: str, text: bytes) -> bool:
         """Whether the file must refuse this. (Of what is not said here, the file may take or refuse it.)"""
