@@ -15,6 +15,7 @@ from typing import Any
 from vmlab import gfarm, loaded
 from vmlab.checks import Failed
 from vmlab.lab import Lab
+from vmlab.patience import factor
 
 PEER = Path(__file__).with_name("peer")
 FOLDER = "/run/gfarm_fake"
@@ -35,7 +36,8 @@ def run(lab: Lab, group: str, seconds: float, seed: int = 0) -> list[dict[str, A
     key = gfarm.new_key().strip()
     lab.defer(machine.try_run, f"umount -f {AT}; umount -l {AT}")
     # What a thread says of a peer that has gone does not stand between the rows.
-    program = f"cd {FOLDER} && KEY={shlex.quote(key)} exec python3 -B -S gfarm_fake_run.py {group} {seed} 2> errors"
+    program = f"cd {FOLDER} && KEY={shlex.quote(key)} PATIENCE={factor():.1f} exec python3 -B -S gfarm_fake_run.py " \
+              f"{group} {seed} 2> errors"
     script = f"echo {shlex.quote(key)} | keyctl padd logon gfarm:root @s > /dev/null && {program}"
     parts: list[str] = []
 

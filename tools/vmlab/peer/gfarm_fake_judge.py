@@ -21,7 +21,9 @@ AT = "/mnt/gfarm_fake"
 HOSTS = "hosts=" + "+".join(f"{name}/{address}" for name, address in fake.GFSDS.items())
 # The kernel prints so many lines of the module in so many seconds: no case may find that they are used up.
 LINES, WINDOW_SECONDS = 11, 5.3
-WORKS_SECONDS, LOG_SECONDS = 25.0, 3.0
+# On a host that is busy all takes longer.
+PATIENCE = float(os.environ.get("PATIENCE", "1"))
+WORKS_SECONDS, LOG_SECONDS = 25.0 * PATIENCE, 3.0
 ATTEMPTS = 3
 ENTRIES_MAX, DOTS = 1 << 28, 2
 GFSDS = tuple(fake.GFSDS)
@@ -232,7 +234,7 @@ class Judge:
             wrong.append("the lie was not told")
         if found not in case.errors:
             wrong.append(f"{found or 'success'}, not {' or '.join(error or 'success' for error in case.errors)}")
-        if took > case.seconds:
+        if took > case.seconds * PATIENCE:
             wrong.append(f"it took {took:.1f} s")
         if case.words and not self.said(case.words, lines):
             wrong.append(f"no line says '{case.words}'")
@@ -260,7 +262,7 @@ class Judge:
             wrong.append(f"'{said}' does not say '{case.errors[0]}'")
         if case.words and not self.said(case.words, lines):
             wrong.append(f"no line says '{case.words}'")
-        if took > case.seconds:
+        if took > case.seconds * PATIENCE:
             wrong.append(f"it took {took:.1f} s")
         self.report(case.name, "; ".join(wrong), took, lines)
 

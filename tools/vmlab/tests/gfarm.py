@@ -5,7 +5,7 @@ from __future__ import annotations
 from vmlab import gfarm_mount, tier
 from vmlab.checks import eq, ge, in_time, ok, until
 from vmlab.gfarm import ADDRESSES, FOLDER, Gfarm
-from vmlab.gfarm_mount import SHORT, mounted, put_random
+from vmlab.gfarm_mount import mounted, put_random
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.vfs import WAYS
@@ -181,7 +181,7 @@ def test_a_gfsd_on_the_own_machine_is_preferred(vm: Lab) -> None:
     gfarm = gfarm_mount.start(vm)
     wanted = put_random(gfarm, "near", 3000, copies=2)
     far = f"hosts=fs1/{ADDRESSES['fs1']}+fs2/192.0.2.9"
-    with mounted(gfarm, SHORT, hosts=far) as mount:
+    with mounted(gfarm, hosts=far) as mount:
         for _turn in range(OPENS):
             eq(mount.sha256("near"), wanted, "the file")
             mount.forget()

@@ -237,7 +237,7 @@ def test_a_reader_that_waits_keeps_no_other_one_of_the_file_waiting(vm: Lab) -> 
 def test_a_read_that_has_waited_for_a_worker_asks_no_node(vm: Lab) -> None:
     """The only worker waits for a holder: a read of another file behind it is for the file server, and is counted."""
     page = "dd iflag=direct bs=4096 count=1 of=/dev/null "
-    with holder(vm, "ib_num_srpc=1,cc_wait_ms=3000") as liar:
+    with holder(vm, "ib_num_srpc=1,cc_wait_ms=6000") as liar:
         mount = liar.mount
         liar.turn("first")
         first, before, sent = Waiting(liar, "held0", command=f"{page} if="), mount.ibstat(), mount.stats()["gfsd_bytes"]

@@ -271,7 +271,7 @@ def test_an_answer_that_is_late_is_old(vm: Lab) -> None:
                 f"exec python3 -I -S /run/late.py {mount.at}/late {mount.folder}/stats {what}", 120)
             until(lambda: gfarm.machine.exists("/run/looked"), 20, "it is about to ask")
             gfarm.freeze(vm, "meta")
-            gfarm.run("touch /run/go; sleep 3")
+            gfarm.run("touch /run/go; sleep 4")
             gfarm.thaw("meta")
             eq(job.ok(60), "1\n", f"questions after a late answer, {what}")
     gfarm.run("gfrm -r /late; rm /run/late.py /run/looked /run/go")
