@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from vmlab import paths, rnbd, tier
-from vmlab.checks import eq, ge, ok, until
+from vmlab.checks import eq, ge, in_time, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.testdevice import add_fault, clear_faults, plug_in, queue_pairs
@@ -236,7 +236,7 @@ def test_the_driver_of_a_device_that_has_failed_drains_its_queue_pairs_side_by_s
     load.ok(30)
     (took_ms, is_closed), = _tries(vm, mark)
     ok(is_closed, "they are not closed")
-    ok(took_ms < CLOSED * LOOK_MS, f"it took {took_ms} ms")
+    in_time(took_ms < CLOSED * LOOK_MS, f"it took {took_ms} ms")
 
 
 @needs(machines=1, own_modules=True, waits=True, tier=tier.ALL)

@@ -6,6 +6,7 @@ from vmlab import ec, tier
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.patience import scaled
 from vmlab.tests.ec import begin
 
 TIER = tier.ALL
@@ -16,8 +17,8 @@ def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
     """Long before `member_timeout_ms`: writes and reads go on. It stays away until it may return, or is replaced."""
     array = with_spare(vm)
     # It verifies nothing: all reads are those of the other one.
-    load = array.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --time_based --runtime=12")
-    reads = array.fio("--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime=12")
+    load = array.fio(f"--rw=randwrite --bs=4k --iodepth=8 --size=8m --time_based --runtime={scaled(12):.0f}")
+    reads = array.fio(f"--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime={scaled(12):.0f}")
     goes_on(array)
     hangs(vm)
     until(lambda: stands_still(array), 10, "all waits for the member")
@@ -62,7 +63,7 @@ def test_a_member_that_hangs_is_failed_by_hand(vm: Lab) -> None:
 def test_a_replacement_waits_for_reads(vm: Lab) -> None:
     """Reads that a member owes are waited for, as writes are: the new device would be blamed for them, and fail."""
     array = with_spare(vm, "member_timeout_ms=3000")
-    reads = array.fio("--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime=12")
+    reads = array.fio(f"--rw=randread --bs=16k --iodepth=8 --size=8m --time_based --runtime={scaled(12):.0f}")
     until(lambda: done(array)[1] > 100, 10, "it reads")
     hangs(vm)
     until(lambda: stands_still(array), 10, "all waits for the member")

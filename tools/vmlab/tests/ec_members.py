@@ -10,6 +10,7 @@ from vmlab import ec, tier
 from vmlab.checks import eq, ge, in_time, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.patience import scaled
 from vmlab.tests.ec import WRITE, begin
 
 TIER = tier.ALL
@@ -69,7 +70,7 @@ def test_a_member_that_hangs_has_failed(vm: Lab) -> None:
 
 def goes_on_while_member_1_hangs(vm: Lab, array: ec.Array, seconds: int) -> None:
     """Under load for so long; it is taken back afterwards."""
-    load = array.fio(LOAD.format(seconds))
+    load = array.fio(LOAD.format(round(scaled(seconds))))
     vm.server.run("dmsetup suspend --noflush --nolockfs m1")
     array.becomes("degraded", 20)
     mark = array.stats()["batches"]
@@ -187,7 +188,7 @@ def test_an_assembly_waits_for_no_other_one(vm: Lab) -> None:
     eq(ec.try_assemble(vm, ec.line().replace("ec0", "ec1")), "EEXIST")
     ok(vm.server.log_matches("assemble: 'ec1' is assembled: choose another name=", mark), "no line")
     ec.assemble(vm)
-    ok(assembly.running, "the other one has not waited")
+    in_time(assembly.running, "the other one has not waited")
     until(lambda: not assembly.running, 30, "it has given up")
     ok(vm.server.log_matches("ec1: not created: dm-3 cannot be read: ETIMEDOUT", mark), "another reason")
     # It is closed when it has answered.

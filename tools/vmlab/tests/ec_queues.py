@@ -6,6 +6,7 @@ from vmlab import ec, tier
 from vmlab.checks import eq, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.patience import scaled
 from vmlab.tests.ec_members import goes_on_while_member_1_hangs
 
 TIER = tier.ALL
@@ -60,7 +61,8 @@ def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
     members = (ec.path(0), "/dev/loop0", ec.path(2))
     array = ec.assemble(vm, ec.line_of(members, options="member_timeout_ms=2000"))
     vm.defer(vm.server.run, "dmsetup resume m1")
-    more = array.fio("--rw=randrw --bs=64k --iodepth=32 --offset=8m --size=2m --time_based --runtime=8")
+    more = array.fio("--rw=randrw --bs=64k --iodepth=32 --offset=8m --size=2m --time_based "
+                     f"--runtime={scaled(8):.0f}")
     goes_on_while_member_1_hangs(vm, array, 8)
     more.clean()
 

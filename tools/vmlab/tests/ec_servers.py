@@ -12,12 +12,13 @@ from vmlab.checks import eq, ge, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+from vmlab.patience import scaled
 from vmlab.tests.ec import WRITE
 
 TIER = tier.ALL
 DEVICE = "vda"      # survives the power failure of its machine
 # Slow enough that four machines and one processor do not fall behind.
-LOAD = WRITE + " --time_based --runtime=15 --rate_iops=150"
+LOAD = WRITE + " --time_based --runtime={} --rate_iops=150"
 
 
 def map_all(lab: Lab) -> list[rnbd.Disk]:
@@ -47,7 +48,7 @@ def test_a_server_dies_under_load_and_comes_back(lab: Lab) -> None:
     disks = map_all(lab)
     array = ec.assemble(lab, ec.line_of([disk.path for disk in disks], options="member_timeout_ms=2000"))
     eq(array.state(), "clean")
-    load = array.fio(LOAD)
+    load = array.fio(LOAD.format(round(scaled(15))))
     until(lambda: array.stats()["batches"] > 50, 30, "IO is going on")
     away = lab.servers[1]
     away.kill()

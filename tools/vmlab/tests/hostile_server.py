@@ -93,7 +93,7 @@ def _open_more(vm: Machine, line: str, mark: int) -> None:
     """Opens more disks than the server answers: of eight chunks two are for OPEN, and killed writers have those."""
     control = "/sys/class/rnbd-client/ctl/map_device"
     for name in ("ram1", "ram1", "ram2"):
-        vm.try_run(f"timeout -s KILL 1 sh -c \"echo '{line.replace('ram0', name)}' > {control}\"", 20)
+        vm.try_run(f"timeout -s KILL 2 sh -c \"echo '{line.replace('ram0', name)}' > {control}\"", 20)
     eq(vm.read(hostile_servers.OPERATIONS).split().count("open"), 2, "messages that stay on their way")
     eq(len(vm.log_matches("no device can be opened", mark)), 0, "lines before")
     eq(vm.write(control, line.replace("ram0", "ram3"), 90), "ETIMEDOUT", "map_device of one more disk")

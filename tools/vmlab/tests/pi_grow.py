@@ -246,7 +246,7 @@ def test_a_growth_that_does_not_end_changes_nothing(pair: Lab) -> None:
         # Without block 0, which has the mark of use too, the device is used for some seconds only.
         become(pair, linear(32 * MIB))
         until(lambda: pair.client.try_run(write).code == 0, 20, f"writes go on: {step}")
-    become(pair, *slow_from(16 * MIB, 32 * MIB, 1000))
+    become(pair, *slow_from(16 * MIB, 32 * MIB, 3000))
     eq(command(pair, "start"), "")
     eq(command(pair, "stop"), "")
     eq(shown(pair)["state"], "stopped")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from vmlab import rnbd
-from vmlab.checks import eq, ok, until
+from vmlab import paths, rnbd
+from vmlab.checks import eq, in_time, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
@@ -163,9 +163,11 @@ def failing_write(lab: Lab) -> tuple[rnbd.Disk, Job]:
     disk = map_with(lab, "crc64", "dm-5")
     journal = "dd if=/dev/ram4 bs=4096 skip=1 count=255 iflag=direct status=none | md5sum"
     before = lab.server.run(journal)
+    began = paths.uptime(lab.server)
     job = lab.client.start_job(f"dd if=/dev/urandom of={disk.path} bs=8192 count=1 seek=2 oflag=direct status=none")
     until(lambda: lab.server.run(journal) != before, 10, "the record of the write is there")
     become(lab, 4, "error")
+    in_time(paths.uptime(lab.server) - began < 3.5, "the write ends before the lease")
     return disk, job
 
 

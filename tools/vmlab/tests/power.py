@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from vmlab import paths, rnbd, tier
-from vmlab.checks import eq, ge, ok, until
+from vmlab.checks import eq, ge, in_time, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -187,8 +187,10 @@ def test_a_path_to_another_boot_is_no_second_path(pair: Lab) -> None:
     paths.set_all(pair, heartbeat_interval_ms=60000)
     paths.rest(5)     # for the interval that had begun
     pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=4k count=8 oflag=direct status=none")
+    began = paths.uptime(pair.client)
     pair.reboot(pair.server)
     serve(pair)
+    in_time(paths.uptime(pair.client) - began < 55, "the server was away for longer than a heartbeat may be")
     eq((disk.attribute("state"), paths.states(pair)), ("open", ["connected", "connected"]), "nothing was noticed")
     eq(pair.client.write(f"{paths.to_wire(pair)}/reconnect", "1"), "")
     until(lambda: disk.attribute("cache_losses") == "1", 60, "the loss is noticed")
