@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from vmlab import paths, rnbd, seed, tier
-from vmlab.checks import Failed, TooSlow, eq, ge, ok, until
+from vmlab.checks import TooSlow, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.patience import is_debug_kernel
@@ -192,12 +192,7 @@ def test_both_paths_flap(pair: Lab) -> None:
             time.sleep(chance.uniform(0.0, 4.0))
         result = history.clean(240)
         paths.figure(f"{flaps} flaps in {seconds} s: 0 errors, longest IO {result.worst_ms / 1000:.1f} s")
-        try:
-            until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
-        except Failed:
-            if not paths.revive_rxe(pair):
-                raise
-            until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
+        paths.back_seconds(pair, lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
 
 
 @needs(wires=1, timeout=240)

@@ -51,7 +51,7 @@ def exchange(lab: Lab, disk: rnbd.Disk, name: str) -> None:
 
 def refused(lab: Lab, disk: rnbd.Disk, mark: int, why: str) -> None:
     """The disk is not opened again, and one line says why."""
-    until(lambda: bool(lab.client.log_matches(why, mark)), 30, f"the log says: {why}")
+    paths.back_seconds(lab, lambda: bool(lab.client.log_matches(why, mark)), 30, f"the log says: {why}")
     eq(lab.client.write(f"{disk.control}/remap_device", "1"), "ESTALE")
     eq(disk.attribute("state"), "closed")
 
@@ -75,7 +75,7 @@ def test_another_disk_under_the_old_name_is_refused(pair: Lab) -> None:
     mark = pair.client.log_mark()
     exchange(pair, disk, "two")
     write = pair.client.start_job(f"dd if=/dev/urandom of={disk.path} bs=64k count=1 oflag=direct status=none", 90)
-    until(lambda: bool(refusals(pair, mark)), 30, "the log says why")
+    paths.back_seconds(pair, lambda: bool(refusals(pair, mark)), 30, "the log says why")
     paths.rest(3)
     eq(len(refusals(pair, mark)), 1, f"lines about it: {refusals(pair, mark)}")
     matches(refusals(pair, mark)[0], f"{WWID} instead of {before}")
@@ -101,7 +101,7 @@ def test_the_administrator_takes_another_disk(pair: Lab) -> None:
     exchange(pair, disk, "two")
     write = pair.client.start_job(f"dd if=/dev/zero bs=64k count=1 status=none | tr '\\0' x | "
                                   f"dd of={disk.path} bs=64k oflag=direct status=none", 90)
-    until(lambda: bool(refusals(pair, mark)), 30, "the log says why")
+    paths.back_seconds(pair, lambda: bool(refusals(pair, mark)), 30, "the log says why")
     eq(pair.client.write(f"{disk.control}/remap_device", "forced"), "EINVAL")
     eq(pair.client.write(f"{disk.control}/remap_device", "force"), "")
     eq(write.wait(20).code, 0, "the write")

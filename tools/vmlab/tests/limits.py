@@ -143,7 +143,7 @@ def test_larger_blocks_are_refused(pair: Lab) -> None:
     make_null(pair, blocksize=4096)
     mark = pair.client.log_mark()
     pair.mend(0)
-    until(lambda: "larger" in " ".join(text for _n, text in pair.client.kernel_log(mark)), 20, "the log says why")
+    paths.back_seconds(pair, lambda: bool(pair.client.log_matches("larger", mark)), 20, "the log says why")
     paths.rest(3)
     eq(disk.attribute("state"), "closed")
     lines = [text for _n, text in pair.client.kernel_log(mark) if "larger" in text]
@@ -196,7 +196,7 @@ def test_a_server_that_returns_with_smaller_chunks(pair: Lab) -> None:
     mark = pair.client.log_mark()
     pair.mend(0)
     refused = "smaller requests.*not used"
-    until(lambda: pair.client.log_matches(refused, mark), 30, "the log says why")
+    paths.back_seconds(pair, lambda: bool(pair.client.log_matches(refused, mark)), 30, "the log says why")
     paths.rest(4)
     ok(write.running, "the write did not wait")
     eq(disk.attribute("state"), "closed")

@@ -103,7 +103,7 @@ def test_io_fails_when_its_time_without_a_path_is_over(pair: Lab) -> None:
     ok(pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 60).code, "a read succeeded")
     in_time((took := paths.uptime(pair.client) - began) <= 1.0, f"a later read waited for {took:.1f} s")
     pair.mend(0)
-    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
     pair.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
     disk.unmap()
 
@@ -121,7 +121,7 @@ def test_d21_the_time_can_be_none_for_ever_or_changed_meanwhile(pair: Lab) -> No
     paths.set_all(pair, fast_io_fail_tmo="off")
     eq(pair.client.read(rnbd.session_file("fast_io_fail_tmo")), "off")
     pair.mend(0)
-    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
     pair.cut(0)
     until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
     job = pair.client.start_job(read)
@@ -130,7 +130,7 @@ def test_d21_the_time_can_be_none_for_ever_or_changed_meanwhile(pair: Lab) -> No
     paths.set_all(pair, fast_io_fail_tmo=1)
     ok(job.wait(20).code, "a read succeeded without a path")
     pair.mend(0)
-    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
     disk.unmap()
 
 
@@ -367,7 +367,7 @@ def test_modules_unload_in_every_state(pair: Lab) -> None:
             pair.mend(0)
             paths.rest(0.5)
         pair.client.run("mods -r", 60)
-        pair.mend(0)
+        paths.mend_for_a_new_session(pair)
         pair.server.run("mods -r", 90)
     pair.server.run("rmmod brd")
 

@@ -274,7 +274,7 @@ def test_paths_fail_and_the_sidecar_is_right(pair: Lab) -> None:
     pair.cut(1)
     until(lambda: disk.attribute("state") == "closed", 30, "the client has noticed")
     pair.mend(1)
-    until(lambda: paths.revive_rxe(pair) or disk.attribute("state") == "open", 60, "the disk is back")
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back")
     paths.wait_busy(disk, history=history)
     history.clean(120)
     pair.mend(0)

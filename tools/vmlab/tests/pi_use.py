@@ -48,8 +48,7 @@ def map_all(lab: Lab, pi: str, devices: list[str]) -> list[rnbd.Disk]:
 
 def all_connected(lab: Lab) -> None:
     """Both paths are back."""
-    until(lambda: paths.states(lab) == ["connected"] * 2 or paths.revive_rxe(lab), 90, "the paths are back")
-    until(lambda: paths.states(lab) == ["connected"] * 2, 90, "the paths are back")
+    paths.back_seconds(lab, lambda: paths.states(lab) == ["connected"] * 2, 90, "the paths are back")
 
 
 def trouble(lab: Lab, disks: list[rnbd.Disk]) -> None:

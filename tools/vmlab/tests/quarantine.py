@@ -68,8 +68,7 @@ def _cut_all(lab: Lab) -> None:
 
 def _back(lab: Lab, reached: Callable[[], bool], what: str) -> None:
     """Waits for what needs a path that connects again, also where a queue pair of rxe itself has died with the link."""
-    until(lambda: reached() or paths.revive_rxe(lab), 60, what)
-    until(reached, 60, what)
+    paths.back_seconds(lab, reached, 60, what)
 
 
 def _mend_until_one_path_is_back(lab: Lab, disk: rnbd.Disk) -> None:

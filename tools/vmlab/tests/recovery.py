@@ -55,7 +55,7 @@ def _connects_again(pair: Lab, wanted: int) -> None:
     for number in until(flags, 30, "an attempt waits for the server"):
         eq(number & (FROM_RESERVES | WITHOUT_IO), wanted, f"flags {number:#x} of the task that connects")
     pair.mend(0)
-    until(lambda: paths.state(pair) == "connected", 60, "the path is connected again")
+    paths.back_seconds(pair, lambda: paths.state(pair) == "connected", 60, "the path is connected again")
 
 
 @needs(wires=1)

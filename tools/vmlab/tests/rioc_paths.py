@@ -30,7 +30,8 @@ def test_a_path_to_another_store_does_not_hide_that_it_is_new(pair: Lab) -> None
     eq(pair.client.read(STATE).strip(), "connected")
     pair.mend(0)
     get = pair.client.start_job("rioc get bb 1:1 2>&1")
-    until(lambda: pair.client.log_matches("store bb was begun anew", mark), 90, "the session says what was lost")
+    paths.back_seconds(pair, lambda: bool(pair.client.log_matches("store bb was begun anew", mark)), 90,
+                       "the session says what was lost")
     ok(get.wait(60).code != 0, "what was lost is read")
 
 
@@ -47,6 +48,6 @@ def test_a_lease_that_nobody_waits_for_ends(pair: Lab) -> None:
     run("pkill -9 -f 'lease bb 1:1'")
     until(lambda: not job.running, 10, "it is killed")
     pair.mend(0)
-    until(lambda: pair.client.read(STATE).strip() == "connected", 60, "the path is back")
+    paths.back_seconds(pair, lambda: pair.client.read(STATE).strip() == "connected", 60, "the path is back")
     other = "env -u RIOC_LEASE rioc lease cc 1:1 --writer -- true 2>&1"
     until(lambda: pair.client.try_run(other).code == 0, 60, "another one gets the lease")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from kdir import programs
-from vmlab import rnbd, seed, tier
+from vmlab import paths, rnbd, seed, tier
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -46,6 +46,12 @@ def end(lab: Lab) -> None:
     for machine in (lab.client, lab.server):
         if machine.alive:
             machine.run("mods -r", 120)
+
+
+def back(lab: Lab) -> None:
+    """Waits until the session has a path again."""
+    state = f"{CONTROL}/sessions/bb/state"
+    paths.back_seconds(lab, lambda: lab.client.read(state) == "connected", 60, "a path is back")
 
 
 def fails(lab: Lab, line: str, *words: str) -> None:
@@ -95,6 +101,7 @@ def test_a_line_for_connect_says_what_is_wrong(pair: Lab) -> None:
     eq(connect(pair, "cc", "store=bb"), "")
     eq(pair.client.write(f"{CONTROL}/disconnect", "sessname=dd"), "ENOENT")
     eq(pair.client.write(f"{CONTROL}/disconnect", "cc"), "EINVAL")
+    pair.client.run("rm -f /run/held")
     held = pair.client.start_job("rioc lease cc 7:7 -- sh -c 'touch /run/held; sleep 3'")
     until(lambda: pair.client.exists("/run/held"), 20, "a program uses the session")
     eq(pair.client.write(f"{CONTROL}/disconnect", "sessname=cc"), "EBUSY")
@@ -153,7 +160,7 @@ def test_a_lease_holds_against_another_session(pair: Lab) -> None:
     before = pair.server.read("/sys/class/rioc-server/ctl/stores/bb/stats")
     run("timeout -s KILL 1 rioc lease bb 1:2 -- true; true")
     pair.mend(0)
-    until(lambda: pair.client.read(f"{CONTROL}/sessions/bb/state") == "connected", 60, "the path is back")
+    back(pair)
     run("sleep 1")
     eq(pair.server.read("/sys/class/rioc-server/ctl/stores/bb/stats"), before)
 
@@ -177,6 +184,7 @@ def test_what_is_written_survives_lost_paths(pair: Lab) -> None:
     until(lambda: not killed.running, 5, "a program that waits is killed")
     pair.mend(0)
     pair.mend(1)
+    back(pair)
     waits.ok(90)
     eq(pair.client.read(f"{CONTROL}/sessions/bb/state"), "connected")
     run("echo 1 > /sys/class/rtrs-client/bb/fast_io_fail_tmo")
@@ -186,7 +194,7 @@ def test_what_is_written_survives_lost_paths(pair: Lab) -> None:
     fails(pair, "rioc put bb 2:3 /run/o", "sessions/bb/state")
     pair.mend(0)
     pair.mend(1)
-    until(lambda: pair.client.read(f"{CONTROL}/sessions/bb/state") == "connected", 60, "a path is back")
+    back(pair)
     run("rioc get bb 2:1 | cmp - /run/o")
 
 
@@ -221,7 +229,7 @@ def test_a_server_that_was_loaded_again_has_a_new_store(pair: Lab) -> None:
     pair.cut(0)
     until(lambda: pair.client.read(f"{CONTROL}/sessions/bb/state") == "waiting", 40, "no path is left")
     run("rmmod rioc_client", 30)
-    pair.mend(0)
+    paths.mend_for_a_new_session(pair)
 
 
 @needs(wires=1, own_modules=True, timeout=240)
@@ -240,6 +248,7 @@ def test_what_waits_in_an_outage_is_not_done_in_a_new_store(pair: Lab) -> None:
     pair.server.run("mods -r; mods ours rioc-server", 120)
     eq(pair.server.write(ADD, "name=bb ram_mib=64", SECONDS), "")
     pair.mend(0)
+    back(pair)
     until(lambda: pair.client.log_matches("store bb was begun anew", mark), 60, "the session has found the new store")
     for done in [job.wait(60) for job in waiting]:
         ok(done.code == 1 and "was begun anew meanwhile" in done.out, f"it is not told: {done}")

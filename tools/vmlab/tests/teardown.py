@@ -150,5 +150,5 @@ def test_the_client_unloads(pair: Lab, state: str) -> None:
         wrote, ended = (float(line) for line in said.out.splitlines() if line[:1].isdigit())
         paths.figure(f"{state}: the write has ended after {ended - wrote:.1f} s")
         in_time(ended - wrote < RECONNECTING_SECONDS_MAX, f"{ended - wrote:.1f} s until the write has ended")
-    pair.mend(0)
+    paths.mend_for_a_new_session(pair)
     pair.server.run("mods -r", 60)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmlab import paths, rnbd
-from vmlab.checks import eq, ge, ok, until
+from vmlab.checks import eq, ge, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.testdevice import CONTROL, plug_in, queue_pairs
@@ -49,6 +49,6 @@ def test_a_path_is_lost_under_them(pair: Lab) -> None:
             paths.rest(1)
             for wire in wires:
                 pair.mend(wire)
-            until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
+            paths.back_seconds(pair, lambda: set(paths.states(pair)) == {"connected"}, 30, "both paths are back")
         load.clean(200)
         ge(paths.failovers(pair, 0) + paths.failovers(pair, 1), 1, "requests that the other path took over")
