@@ -121,16 +121,23 @@ class Writer:
         return found
 
 
+def tell(folder: Path, writer: Writer) -> None:
+    """Writes down how much is done; whoever reads that meanwhile finds a number."""
+    told = folder / f"{writer.number}.new"
+    told.write_text(f"{writer.done}\n", encoding="ascii")
+    told.rename(folder / f"{writer.number}")
+
+
 def write(writer: Writer, folder: Path) -> int:
     """Writes until it is told to stop, then checks all."""
     while not (folder / "stop").exists():
         writer.step()
         if writer.done % 8 == 0:
-            (folder / f"{writer.number}").write_text(f"{writer.done}\n", encoding="ascii")
+            tell(folder, writer)
     found = writer.wrong()
     for line in found:
         print(line, flush=True)
-    (folder / f"{writer.number}").write_text(f"{writer.done}\n", encoding="ascii")
+    tell(folder, writer)
     return int(bool(found))
 
 

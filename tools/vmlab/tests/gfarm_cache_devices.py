@@ -124,8 +124,8 @@ def test_a_node_whose_machine_has_another_ip_address_tells_the_others(vm: Lab) -
             digest = put(servers, name, MIB)
             eq(holder.sha256(name), digest, f"{name}, the first reader")
             in_time(shares(reader, name, digest, MIB) < 0.5, f"{name}: from the file server: {reader.ibstat()}")
-        lines = vm.server.log_matches("gfarm_ra: ", mark)
-        ok(len(lines) == 1 and "the address of a node is another one now: lid=0 " in lines[0], f"{lines}")
+        lines = vm.server.log_matches("the address of a node is another one now", mark)
+        ok(len(lines) == 1 and ": lid=0 " in lines[0], f"{lines}")
 
 
 # What the device is asked for: the flow label and the traffic class of an address (struct rdma_ah_attr).

@@ -286,7 +286,8 @@ def test_a_device_that_fails_is_left_at_once(vm: Lab) -> None:
     writes.clean(20)
     eq(len(vm.server.log_matches("rtrs_client: .*device has failed", mark)), 1, "lines of the client")
     eq(len(vm.server.log_matches("rtrs_server: .*device has failed", mark)), 1, "lines of the server")
-    eq(vm.server.names("/sys/class/rtrs-server/s1/paths"), [f"ip:{SECOND}@ip:{SECOND}"], "paths of the server")
+    until(lambda: vm.server.names("/sys/class/rtrs-server/s1/paths") == [f"ip:{SECOND}@ip:{SECOND}"], 10,
+          "the server has the other path only")
     vm.server.run(f"rmmod {MODULE}", 20)
     disk.unmap()
 
