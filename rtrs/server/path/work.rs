@@ -51,7 +51,7 @@ impl WorkItem<1> for Path {
 
     fn run(this: Arc<Path>) {
         if let Some(delay_ms) = heartbeat::tick(&this) {
-            // Fails if the teardown waits for this tick.
+            // Fails if the teardown waits for this tick, or another thread has set its time since.
             let _ = workqueue::queue_delayed::<_, 1>(this, delay_ms);
         }
     }
