@@ -112,6 +112,21 @@ impl Member {
         }
     }
 
+    /// Returns the heads that it has, and whether their columns are whole.
+    pub(crate) fn columns(&self, member: usize) -> impl Iterator<Item = (Head, bool)> + use<'_> {
+        let first = layout().segment(0);
+        self.units.iter().filter_map(move |(at, piece)| {
+            let unit = at.checked_sub(first)? / UNIT_BYTES as u64;
+            let units = u64::from(layout().parts().segment_units);
+            let place = Place {
+                segment: (unit / units) as u32,
+                unit: (unit % units) as u32,
+            };
+            let (head, _) = Head::parse(&piece.bytes, place, (&layout(), TAG), &Crc)?;
+            Some((head, head.is_whole(member, &piece.bytes, &Crc)))
+        })
+    }
+
     /// Returns the identifiers of the epochs in its slots that are whole, and of their parents.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u64> + use<'_> {
         let shown = (0..2).filter_map(|slot| self.slot(slot, false).ok());
@@ -147,7 +162,7 @@ impl Bad {
 /// A write of a member.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    member: usize,
+    pub(crate) member: usize,
     at: u64,
     pieces: Vec<Rc<Piece>>,
 }
@@ -194,20 +209,8 @@ impl Disks {
 
     /// Whether a member has a column of a batch.
     pub(crate) fn has(&self, member: usize, batch: Batch) -> bool {
-        let first = layout().segment(0);
-        self.0[member].units.iter().any(|(at, piece)| {
-            let Some(at) = at.checked_sub(first) else {
-                return false;
-            };
-            let unit = at / UNIT_BYTES as u64;
-            let units = u64::from(layout().parts().segment_units);
-            let place = Place {
-                segment: (unit / units) as u32,
-                unit: (unit % units) as u32,
-            };
-            let found = Head::parse(&piece.bytes, place, (&layout(), TAG), &Crc);
-            found.is_some_and(|(head, _)| head.bodies[0] == batch)
-        })
+        let mut heads = self.0[member].columns(member);
+        heads.any(|(head, is_whole)| is_whole && head.bodies[0] == batch)
     }
 
     /// A member has a unit.

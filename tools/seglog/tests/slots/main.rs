@@ -14,6 +14,7 @@
 )]
 
 mod disk;
+mod held;
 mod known;
 mod life;
 mod search;

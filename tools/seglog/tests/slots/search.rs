@@ -307,6 +307,11 @@ impl Search {
                             world.truth
                         ));
                     }
+                    if let Err(why) = world.holds(&opened) {
+                        let steps = world.steps.as_ref().map(ToString::to_string);
+                        let steps = steps.unwrap_or_default();
+                        return Err(format!("\n{steps}  {attempt}\n{why}"));
+                    }
                     if !is_last {
                         self.follow(world, &opened);
                     }

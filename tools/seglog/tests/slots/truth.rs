@@ -98,7 +98,7 @@ impl Truth {
     }
 
     /// Whether what an assembly without force has found counts.
-    fn counts(&self, found: &[Batch]) -> bool {
+    pub(crate) fn counts(&self, found: &[Batch]) -> bool {
         let mut all = self.given.iter().chain([&self.line]);
         all.any(|all| {
             let rest = found.strip_prefix(all.as_slice());

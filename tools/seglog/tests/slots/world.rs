@@ -19,6 +19,7 @@ use seglog::{
         Kind,
         HEAD_BYTES, //
     },
+    epoch::Epoch,
     fault::Fault,
     log::Log,
     members::{
@@ -195,7 +196,10 @@ pub(crate) struct World {
 pub(crate) struct Assembled {
     pub(crate) attempt: Attempt,
     pub(crate) found: Vec<Batch>,
+    /// The ones of them that the log has, and not the dump alone.
+    pub(crate) logged: Vec<Batch>,
     pub(crate) id: u64,
+    pub(crate) epoch: Epoch,
     pub(crate) run: Run,
     pub(crate) log: Log,
     pub(crate) words: Words,
@@ -253,18 +257,26 @@ impl World {
             words.note(column);
             Ok(())
         })?;
+        let mut logged = Vec::new();
         let start = recovery.start().cursor;
         let mut used = BTreeSet::from([start.segment, start.next, recovery.opens_at().next]);
-        recovery.follow(|head, _| used.extend([head.place.segment, head.next]))?;
+        recovery.follow(|head, _| {
+            used.extend([head.place.segment, head.next]);
+            logged.push(head.bodies[0]);
+        })?;
         let id = self.truth.unused_id();
         recovery.commit(id)?;
         let opened = recovery.open(id, Assembled::free(&used))?;
-        let Opened { log, start, .. } = opened;
+        let Opened {
+            log, start, epoch, ..
+        } = opened;
         used.extend([log.cursor().segment, log.cursor().next]);
         Ok(Assembled {
             attempt,
             found: words.found(),
+            logged,
             id,
+            epoch,
             run,
             log,
             words,
