@@ -6,7 +6,10 @@ use super::{
     batch::Head,
     cursor::Cursor,
     devices::Devices,
-    epoch::NoQuorum,
+    epoch::{
+        others_by_force,
+        NoQuorum, //
+    },
     fault::Fault,
     recovery::Recovery,
     superblock::CUT_OFF_MAX,
@@ -115,7 +118,9 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
     /// first batch has nothing of a user, and is written over where the next assembly begins in its
     /// place. What cannot be read may say that there was more.
     pub(crate) fn check_not_begun(&mut self) -> Result<(), Fault<D::Error>> {
-        let Some(epoch) = self.choice.unless_begun else {
+        let forced = others_by_force(&self.held, &self.choice, self.come_from());
+        let others = [self.choice.unless_begun, forced];
+        let Some(epoch) = others.into_iter().flatten().min() else {
             return Ok(());
         };
         // A dump that has what was written before a member came back was told to all.

@@ -41,6 +41,11 @@ impl Epoch {
         self.incarnation.saturating_sub(other.incarnation) >= GIVEN_UP_MAX / 2
     }
 
+    /// Whether another one is a child of the same parent.
+    fn excludes(&self, other: &Self) -> bool {
+        other != self && other.parent == self.parent
+    }
+
     /// Returns the first epoch of an array.
     pub const fn first(id: u64) -> Self {
         Self::first_of(id, Members::ALL)
@@ -257,14 +262,14 @@ fn forked(held: &Held) -> Option<Choice> {
 /// had told some of them, as a slot of another one hid what that one shows now. Nothing relies on
 /// an epoch that one was not told which it calls in sync. What that one shows instead calls the
 /// same ones in sync, so these have all that relies on it; or it was to be given up, as it is older
-/// by more than all that force leaves out; or nothing was written in it. Else its members have gone
-/// on since then.
+/// by more than all that force leaves out, and not by force itself ([`others_by_force`]); or
+/// nothing was written in it. Else its members have gone on since then.
 fn forked_by_force(held: &Held, quorum: usize) -> Option<Choice> {
     let present = those(held, |_| true);
     newest(held.map(|epoch| {
         let epoch = epoch?;
         let in_sync = present.minus(epoch.failed);
-        let is_sibling = |other: &Epoch| *other != epoch && other.parent == epoch.parent;
+        let is_sibling = |other: &Epoch| epoch.excludes(other);
         let is_harmless = |other: &Epoch| {
             let is_older = other.incarnation.saturating_add(GIVEN_UP_MAX) < epoch.incarnation;
             is_older || in_sync.is_within(other.in_sync())
@@ -281,9 +286,28 @@ fn forked_by_force(held: &Held, quorum: usize) -> Option<Choice> {
             // write would look as old as what is left out.
             incarnation: latest(held, Members::ALL.minus(doubtful)),
             is_forked: true,
-            unless_begun: incarnations(held, doubtful).next(),
+            unless_begun: incarnations(held, doubtful).min(),
         })
     }))
+}
+
+/// Returns the earliest incarnation of another child of the parent of an epoch, of which members in
+/// sync show that they have gone on by force, if that parent is of the incarnation `from`. One of
+/// force is later than all that they knew, so it says not which of both was told first; nor is that
+/// known if no slot shows the parent.
+pub(crate) fn others_by_force(held: &Held, choice: &Choice, from: Option<u64>) -> Option<u64> {
+    let is_by_force = |incarnation: u64| {
+        let last = from.map(|from| from.saturating_add(GIVEN_UP_MAX));
+        last.is_none_or(|last| incarnation > last)
+    };
+    let others = those(held, |other| {
+        let has_all = choice.in_sync.is_within(other.in_sync());
+        choice.is_forked
+            && choice.epoch.excludes(other)
+            && !has_all
+            && is_by_force(other.incarnation)
+    });
+    incarnations(held, others.and(choice.in_sync)).min()
 }
 
 /// Returns the choice of the newest epoch.

@@ -62,8 +62,10 @@ use super::{
 pub struct Recovery<'a, D, C> {
     pub(crate) chain: Chain<'a, D, C>,
     pub(crate) superblocks: [Option<Superblock>; MEMBERS],
-    /// The epochs of the devices that count, and the members of which a slot may hide a newer one.
+    /// The epochs of the devices that count, and those that members were told before.
     pub(crate) held: Held,
+    pub(crate) before: Held,
+    /// The members of which a slot may hide a newer one.
     pub(crate) hiding: Members,
     pub(crate) choice: Choice,
     pub(crate) start: Start,
@@ -142,6 +144,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                 lived: None,
             },
             held: slots::held(&superblocks),
+            before: hidden.before,
             superblocks,
             hiding: hidden.hiding,
             choice,

@@ -81,6 +81,8 @@ pub(crate) struct Hidden {
     /// All may be older than the log: a member is missing, and a slot of another one may hide what
     /// it knows; or two members have one slot each, and their newer ones may be damaged, or torn.
     pub(crate) may_be_older: bool,
+    /// The epochs that members were told before those which they show, as their other slots say.
+    pub(crate) before: Held,
 }
 
 /// Reads the superblocks of the members that are there.
@@ -98,7 +100,8 @@ pub(crate) fn superblocks<D: Devices>(
 ) -> Result<Hidden, Fault<D::Error>> {
     let (mut hiding, mut alone) = (Members::NONE, Members::NONE);
     let mut layout = None;
-    for (member, to) in (0..MEMBERS).zip(&mut *superblocks) {
+    let mut before = [None; MEMBERS];
+    for ((member, to), before) in (0..MEMBERS).zip(&mut *superblocks).zip(&mut before) {
         if present.contains(member) {
             let [one, other] = read(devices, member, crc).map_err(|e| Fault::Io(member, e))?;
             if may_hide([&one, &other]) {
@@ -110,6 +113,10 @@ pub(crate) fn superblocks<D: Devices>(
             }
             let found = newer(one, other).map_err(|why| Fault::Superblock(member, why))?;
             check(devices, member, &found)?;
+            let mut each = [one, other].into_iter().flatten();
+            *before = each
+                .find(|slot| slot.writes != found.writes)
+                .map(|slot| slot.epoch);
             layout = Some(found.layout);
             *to = Some(found);
         }
@@ -121,6 +128,7 @@ pub(crate) fn superblocks<D: Devices>(
     Ok(Hidden {
         hiding: hiding.minus(replaced),
         may_be_older: unsure.is_some() || alone.minus(replaced).count() > few,
+        before,
     })
 }
 

@@ -63,6 +63,15 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         choice.in_sync.minus(suspects)
     }
 
+    /// Returns the incarnation of the epoch that the chosen one has come from, if a slot shows it:
+    /// who is told an epoch has its parent in the other one.
+    pub(crate) fn come_from(&self) -> Option<u64> {
+        let parent = self.choice.epoch.parent;
+        let mut shown = self.held.iter().chain(&self.before).flatten();
+        let shown = shown.find(|epoch| epoch.id == parent);
+        shown.map(|epoch| epoch.incarnation)
+    }
+
     /// Returns a reason that tells what to do: what a member has that is there, and not in sync, is
     /// of an epoch that does not count beside the one that is chosen.
     pub(crate) fn named(&self, why: Fault<D::Error>) -> Fault<D::Error> {

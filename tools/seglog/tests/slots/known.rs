@@ -182,3 +182,19 @@ fn what_the_third_one_alone_has_with_one_that_is_there_is_not_given_up() {
     assert!(!answers.iter().any(|answer| answer.iter().all(can_read)));
     assert!(check(&steps, (0b111, 0), false));
 }
+
+/// An assembly by force of 0 and 1 is cut off when it has begun to write, one of 0 and 2, which
+/// counts that, when it has told 0, and 1 and 2 go on by force: by its incarnation theirs is as old
+/// as what the second one was to give up.
+#[test]
+fn what_went_on_since_force_has_counted_another_one_is_not_given_up() {
+    let steps = [
+        (0b011, 0b00_00_01, true, cut_off(3)),
+        (0b101, 0b00_00_01, true, cut_off(1)),
+        (0b110, 0b00_01_00, true, WRITES),
+    ];
+    // What 1 and 2 have flushed cannot be read without 1.
+    assert!(!check(&steps, (0b101, 0), false));
+    assert!(check(&steps, (0b110, 0), false));
+    assert!(check(&steps, (0b111, 0), false));
+}

@@ -151,9 +151,6 @@ fn long_slots() {
         steps: 3,
         bad_at_last: 1,
         damages: false,
-        // By force the third one may give up what the second one has written, if the first one has
-        // begun to write and was cut off: decision 0039.
-        forces: 1,
         ..SLOTS
     });
 }
