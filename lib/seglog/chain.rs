@@ -2,6 +2,8 @@
 
 //! Batches of a log that is followed.
 
+use core::ops::Range;
+
 use super::{
     batch::{
         copy,
@@ -139,6 +141,8 @@ pub(crate) struct Chain<'a, D, C> {
     pub(crate) may_be_hidden: bool,
     /// Gives up what was written without a member that is in sync.
     pub(crate) gives_up: bool,
+    /// The incarnations that the epoch has left out by force, which all have been told.
+    pub(crate) left_out: Range<u64>,
     /// The number of a batch that says otherwise than the epoch, and the members it was written
     /// with: one begins without a member only when those that live have been told so.
     pub(crate) lived: Option<(u64, Members)>,
@@ -218,14 +222,42 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         }
     }
 
-    /// Returns whether a batch was written without a member that is in sync, since a point that the
-    /// user has gone back to by force: now, or as the incarnation says.
+    /// Returns whether a batch was left out by force, or written without a member that is in sync
+    /// since a point that the user has gone back to by force: now, or as the incarnation says.
     fn given_up(&self) -> impl Fn(&Head) -> bool + use<D, C> {
         let (gives_up, in_sync, incarnation) = (self.gives_up, self.in_sync, self.incarnation);
+        let left_out = self.left_out.clone();
         move |head| {
             let is_before = head.incarnation.saturating_add(GIVEN_UP_MAX) <= incarnation;
-            (gives_up || is_before) && !in_sync.is_within(head.live)
+            let is_others = (gives_up || is_before) && !in_sync.is_within(head.live);
+            is_others || left_out.contains(&head.incarnation)
         }
+    }
+
+    /// Writes zeroes over the heads in a segment that were left out by force; whether there were
+    /// any.
+    pub(crate) fn clear_left_out(&mut self, segment: u32) -> Result<bool, Fault<D::Error>> {
+        let mut is_cleared = false;
+        for unit in 0..self.layout.parts().segment_units {
+            let place = Place { segment, unit };
+            let Some(at) = self.layout.at(place) else {
+                continue;
+            };
+            for member in self.in_sync.iter() {
+                let found = self.head(member, place, at).ok().flatten();
+                if !found.is_some_and(|(head, _)| self.left_out.contains(&head.incarnation)) {
+                    continue;
+                }
+                let unit = self.columns.get_mut(member);
+                let unit = unit.and_then(|unit| unit.get_mut(..self.layout.unit_bytes()));
+                let unit = unit.ok_or(Fault::Scratch)?;
+                unit.fill(0);
+                let written = self.devices.write(member, at, unit, false);
+                written.map_err(|e| Fault::Io(member, e))?;
+                is_cleared = true;
+            }
+        }
+        Ok(is_cleared)
     }
 
     /// Whether a batch was written without a member that is in sync, which is noted.

@@ -78,6 +78,22 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         }
     }
 
+    /// Writes zeroes over what was given up where this incarnation begins, when all have been told
+    /// the epoch that gives it up. The first batch may be torn, and what was behind the one in its
+    /// place would say that the log is damaged, when no slot shows any more what was given up.
+    pub(crate) fn clear_left_out(&mut self) -> Result<(), Fault<D::Error>> {
+        let left_out = self.left_out();
+        // What was told to some alone may be followed.
+        if left_out.is_empty() || left_out.contains(&self.end.incarnation) {
+            return Ok(());
+        }
+        self.chain.left_out = left_out;
+        match self.chain.clear_left_out(self.opens_at().next)? {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
     /// Checks that the log has not gone through the segment that it names as the next one, where
     /// this incarnation will begin. It has if a later start is hidden: what is before that one is
     /// free, and the last batches name some of it.

@@ -141,6 +141,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                 later: None,
                 may_be_hidden: may_be_older || !hidden.hiding.is_empty(),
                 gives_up: false,
+                left_out: 0..0,
                 lived: None,
             },
             held: slots::held(&superblocks),
@@ -368,6 +369,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             self.complete(suspects)?;
         }
         self.write_epoch(self.choice.epoch, self.choice.behind)?;
+        self.clear_left_out()?;
         // What a slot hides may be shown again if this is cut off, so it is written over first.
         let hiding = self.hiding.and(in_sync);
         self.write_epoch(next, hiding)?;
@@ -398,7 +400,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         self.flush()
     }
 
-    fn flush(&mut self) -> Result<(), Fault<D::Error>> {
+    pub(crate) fn flush(&mut self) -> Result<(), Fault<D::Error>> {
         for member in self.choice.in_sync.iter() {
             self.chain
                 .devices

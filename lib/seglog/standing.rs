@@ -2,13 +2,16 @@
 
 //! The epoch that an assembly stands on, and the members that are in sync by it.
 
+use core::ops::Range;
+
 use super::{
     devices::Devices,
     epoch::{
         choose_again,
         Choice,
         Epoch,
-        NoQuorum, //
+        NoQuorum,
+        GIVEN_UP_MAX, //
     },
     fault::Fault,
     members::Members,
@@ -30,6 +33,10 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         self.chain.in_sync = choice.in_sync;
         self.chain.trusted = self.trusted(&choice);
         self.chain.incarnation = choice.epoch.incarnation;
+        self.chain.left_out = match choice.behind.is_empty() {
+            true => self.left_out(),
+            false => 0..0,
+        };
         self.chain.later = None;
         let in_sync = |s: &&Superblock| choice.in_sync.contains(s.member);
         let all = self.superblocks.iter().flatten().filter(in_sync);
@@ -70,6 +77,14 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
         let mut shown = self.held.iter().chain(&self.before).flatten();
         let shown = shown.find(|epoch| epoch.id == parent);
         shown.map(|epoch| epoch.incarnation)
+    }
+
+    /// Returns the incarnations that the chosen epoch has left out, if it is of force, and a slot
+    /// shows its parent: the log has those up to that one's.
+    pub(crate) fn left_out(&self) -> Range<u64> {
+        let from = self.come_from().unwrap_or(u64::MAX);
+        let last = self.choice.epoch.incarnation.saturating_sub(GIVEN_UP_MAX);
+        from.saturating_add(1)..last.saturating_add(1)
     }
 
     /// Returns a reason that tells what to do: what a member has that is there, and not in sync, is

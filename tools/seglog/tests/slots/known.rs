@@ -198,3 +198,27 @@ fn what_went_on_since_force_has_counted_another_one_is_not_given_up() {
     assert!(check(&steps, (0b110, 0), false));
     assert!(check(&steps, (0b111, 0), false));
 }
+
+/// Two give up by force what all three had flushed; the power fails in the first batch, in the
+/// place of one of theirs, of which others are behind.
+#[test]
+fn a_first_batch_that_was_torn_behind_what_was_given_up_is_no_damage() {
+    let torn = Then::CutOff {
+        writes: 3,
+        is_torn: true,
+    };
+    let begun = [(0b111, 0, false, WRITES), (0b011, 0b00_01_01, true, torn)];
+    let is_assembled = |steps: &[Step]| {
+        for present in [0b011, 0b111] {
+            let usual = attempt((present, 0, false), false);
+            assert!(check(steps, (present, 0), false), "{steps:?}");
+            assert!(live(steps).assemble(usual).is_ok(), "{steps:?}");
+        }
+    };
+    is_assembled(&begun);
+    // So is that of the next assembly, which may be cut off anywhere.
+    for (writes, is_torn) in (0..6).flat_map(|writes| [(writes, false), (writes, true)]) {
+        let last = (0b011, 0, false, Then::CutOff { writes, is_torn });
+        is_assembled(&[&begun[..], &[last]].concat());
+    }
+}

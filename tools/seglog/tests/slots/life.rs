@@ -81,7 +81,6 @@ impl World {
             disks,
             spare: self.spare.clone(),
             forces: self.forces + u32::from(assembled.attempt.is_forced),
-            is_torn_behind_force: self.is_torn_behind_force,
             truth,
             steps: Some(Rc::new(step)),
         }
@@ -115,10 +114,7 @@ impl World {
             of_log.chain([torn]).for_each(|write| disks.tear(write));
         }
         let then = Then::CutOff { writes, is_torn };
-        let mut world = self.after(assembled, then, (disks, damages));
-        let of_log = run.writes.get(writes).is_some_and(|w| w.slot().is_none());
-        world.is_torn_behind_force |= is_torn && of_log && world.forces > 0;
-        Some(world.forget())
+        Some(self.after(assembled, then, (disks, damages)).forget())
     }
 
     /// Returns it as it has gone on.

@@ -185,10 +185,6 @@ pub(crate) struct World {
     pub(crate) truth: Truth,
     /// Assemblies by force.
     pub(crate) forces: u32,
-    /// The first batch of an assembly was torn, by force or since. It is in the place of one that
-    /// was given up, whose successors say then that the log is damaged: nothing tells which of both
-    /// it was.
-    pub(crate) is_torn_behind_force: bool,
     pub(crate) steps: Option<Rc<Step>>,
 }
 
@@ -225,7 +221,6 @@ impl World {
             spare: None,
             truth,
             forces: 0,
-            is_torn_behind_force: false,
             steps: None,
         }
     }
@@ -291,7 +286,7 @@ impl World {
         let is_whole = |member: &Member| member.damaged() == [false; 2];
         let is_calm = attempt.bad == Bad::default() && attempt.place.is_none() && !attempt.swaps;
         let is_there = attempt.present == Members::ALL && self.disks.0.iter().all(is_whole);
-        is_calm && is_there && !self.is_torn_behind_force
+        is_calm && is_there
     }
 
     /// Returns what force keeps.
