@@ -6,10 +6,7 @@ use super::{
     batch::Head,
     cursor::Cursor,
     devices::Devices,
-    epoch::{
-        others_by_force,
-        NoQuorum, //
-    },
+    epoch::others_by_force,
     fault::Fault,
     recovery::Recovery,
     superblock::CUT_OFF_MAX,
@@ -144,14 +141,10 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
             true => 0,
             false => self.start.cursor.segment_sequence,
         };
-        if self.chain.has_begun_only((epoch, first_use)) {
-            return Ok(());
+        match self.chain.has_begun_only((epoch, first_use)) {
+            true => Ok(()),
+            false => Err(self.excluded()),
         }
-        let there = self.superblocks.iter().flatten();
-        Err(Fault::NoQuorum(NoQuorum {
-            present: there.map(|there| there.member).collect(),
-            force_helps: false,
-        }))
     }
 
     /// Whether a slot may hide what was written, and a segment begins with a batch of a later

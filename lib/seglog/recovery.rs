@@ -468,13 +468,8 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         }
         log.acknowledge();
         log.flush();
-        for member in live.iter() {
-            self.chain
-                .devices
-                .flush(member)
-                .map_err(|e| Fault::Io(member, e))?;
-            log.flushed(member);
-        }
+        self.flush()?;
+        live.iter().for_each(|member| log.flushed(member));
         log.end_flush();
         log.opened(self.first);
         Ok(Opened {

@@ -90,18 +90,25 @@ impl<D: Devices, C: Checksum> Recovery<'_, D, C> {
     /// Returns a reason that tells what to do: what a member has that is there, and not in sync, is
     /// of an epoch that does not count beside the one that is chosen.
     pub(crate) fn named(&self, why: Fault<D::Error>) -> Fault<D::Error> {
-        let there = self.superblocks.iter().flatten();
-        let present: Members = there.map(|there| there.member).collect();
-        let others = present.minus(self.choice.in_sync);
+        let others = self.present().minus(self.choice.in_sync);
         match why {
-            Fault::Unreadable { member, .. } if others.contains(member) => {
-                Fault::NoQuorum(NoQuorum {
-                    present,
-                    force_helps: false,
-                })
-            }
+            Fault::Unreadable { member, .. } if others.contains(member) => self.excluded(),
             why => why,
         }
+    }
+
+    /// Returns the members that are there.
+    fn present(&self) -> Members {
+        let there = self.superblocks.iter().flatten();
+        there.map(|there| there.member).collect()
+    }
+
+    /// Returns the reason that members hold epochs which exclude each other.
+    pub(crate) fn excluded(&self) -> Fault<D::Error> {
+        Fault::NoQuorum(NoQuorum {
+            present: self.present(),
+            force_helps: false,
+        })
     }
 
     /// Whether the log was not followed for a batch that was written with a member that is missing,
