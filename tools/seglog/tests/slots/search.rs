@@ -59,6 +59,9 @@ pub(crate) struct Family {
     pub(crate) is_narrow: bool,
     /// Number of worlds of the last step of which one is visited.
     pub(crate) sample: u64,
+    /// The assemblies that are accepted at least, where all worlds are visited: a change that
+    /// refuses more than it must shows here.
+    pub(crate) assembled_min: usize,
 }
 
 /// Worlds that are refused, and look the same.
