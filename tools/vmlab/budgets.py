@@ -27,7 +27,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "address_change": (0, 9), "addresses": (0, 3), "administration": (21, 11), "against_c": (8, 0),
     "allocations": (10, 10), "connections": (14, 6), "crc32_umr": (0, 62), "dma": (12, 6), "documentation": (0, 47),
     "drain": (21, 7), "ec": (3, 57), "ec_by_hand": (0, 22), "ec_demo": (0, 47), "ec_events": (0, 7), "engines": (8, 0),
-    "ec_members": (7, 72), "ec_memory": (0, 26), "ec_power": (0, 5), "ec_queues": (0, 18), "ec_replay": (0, 33),
+    "ec_members": (7, 72), "ec_memory": (0, 26), "ec_power": (0, 5), "ec_queues": (0, 23), "ec_replay": (0, 33),
     "ec_servers": (0, 28),
     "ec_sysfs_fuzz": (0, 12), "ec_use": (0, 29), "failover": (24, 45), "failover_c": (0, 47), "gfarm": (25, 28),
     "gfarm_cache": (34, 7), "gfarm_cache_addresses": (0, 21), "gfarm_cache_damage": (0, 14),

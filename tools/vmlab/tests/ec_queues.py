@@ -67,6 +67,22 @@ def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
     more.clean()
 
 
+@needs(machines=1, own_modules=True)
+def test_members_that_take_data_late_get_what_was_written(vm: Lab) -> None:
+    """Disks that take the data of a write 20 ms after it has come: batches begin meanwhile, each from its own memory."""
+    ec.disks(vm)
+    ec.load(vm)
+    array = ec.assemble(vm)
+    vm.server.run("modprobe dm_delay")
+    for member in range(3):
+        ec.become(vm, member, f"0 {24 * 2048} delay /dev/ram{member} 0 0 /dev/ram{member} 0 20")
+    array.fio("--rw=randwrite --bs=4k --iodepth=32 --size=2m --refill_buffers --verify=crc32c --verify_fatal=1").clean()
+    for member in range(3):
+        ec.works(vm, member)
+    stats = array.stats()
+    eq((array.state(), stats["member_failures"], stats["wrong_reads"]), ("clean", 0, 0))
+
+
 def takes_nothing(vm: Lab) -> None:
     """Member 1 hangs, with more reads than it has tags (its scheduler has two)."""
     vm.server.run("dmsetup suspend --noflush --nolockfs m1")
