@@ -180,9 +180,15 @@ pub fn choose(held: &Held) -> Result<Choice, NoQuorum> {
 ///
 /// Returns that there is none.
 fn choose_by(held: &Held, quorum: usize) -> Result<Choice, NoQuorum> {
+    let present = those(held, |_| true);
+    // Two of all help as well; of all the log may have to be asked.
+    let is_asked = |by: &Choice| {
+        let may_be = present == Members::ALL && others_by_force(held, by, None).is_some();
+        may_be || by.unless_begun.is_some()
+    };
     newest(possible_ones(held, quorum)).ok_or(NoQuorum {
-        present: those(held, |_| true),
-        force_helps: forked_by_force(held, quorum).is_some_and(|by| by.unless_begun.is_none()),
+        present,
+        force_helps: forked_by_force(held, quorum).is_some_and(|by| !is_asked(&by)),
     })
 }
 

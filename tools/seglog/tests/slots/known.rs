@@ -4,6 +4,8 @@
 
 use seglog::{
     batch::Kind,
+    epoch::NoQuorum,
+    fault::Fault,
     members::Members, //
 };
 
@@ -197,6 +199,28 @@ fn what_went_on_since_force_has_counted_another_one_is_not_given_up() {
     assert!(!check(&steps, (0b101, 0), false));
     assert!(check(&steps, (0b110, 0), false));
     assert!(check(&steps, (0b111, 0), false));
+}
+
+/// By force 0 and 2 go on, and assemblies of 0 and 1, and of 1 and 2, which count that, are cut off
+/// when they have told one. What went on is not given up, and the reason says what helps.
+#[test]
+fn of_three_by_force_two_are_named_that_went_on() {
+    let torn = Then::CutOff {
+        writes: 1,
+        is_torn: true,
+    };
+    let steps = [
+        (0b101, 0b00_00_01, true, WRITES),
+        (0b011, 0b00_00_01, true, torn),
+        (0b110, 0b01_00_00, true, cut_off(1)),
+    ];
+    let all = live(&steps).assemble(attempt((0b111, 0, false), false));
+    let Err(Fault::NoQuorum(NoQuorum { force_helps, .. })) = all else {
+        panic!("it is not refused for that");
+    };
+    assert!(!force_helps);
+    assert!(!check(&steps, (0b111, 0), false));
+    assert!(check(&steps, (0b101, 0), false));
 }
 
 /// Two give up by force what all three had flushed; the power fails in the first batch, in the
