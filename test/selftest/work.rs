@@ -40,7 +40,7 @@ const NEVER_MS: u32 = 3_600_000;
 struct Item {
     queue: Arc<WorkQueue>,
     runs: AtomicU32,
-    /// The item, for a thread that queues it as soon as somebody asks for its queue.
+    /// The item, for a thread that queues it as soon as a caller asks for its queue.
     #[pin]
     other: Mutex<Option<Arc<Item>>>,
     #[pin]
@@ -243,7 +243,8 @@ pub(super) fn delayed() -> Result {
     check(is_last(item), "the queue keeps no reference")
 }
 
-/// Checks that an item which is moved has the new delay, also if another thread queues it just then.
+/// Checks that an item which is moved has the new delay, also if another thread queues it just
+/// then.
 pub(super) fn delayed_beside_another() -> Result {
     let item = Item::new(&new_queue(Flags::UNBOUND)?)?;
     workqueue::mod_delayed::<_, 1>(item.clone(), NEVER_MS);

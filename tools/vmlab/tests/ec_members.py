@@ -377,8 +377,7 @@ def stops_at_once(array: ec.Array) -> None:
     """The stop waits for a read or two."""
     begun = time.monotonic()
     array.stop()
-    seconds = time.monotonic() - begun
-    in_time(seconds < 8, f"it was stopped in {seconds:.1f} s")
+    in_time((seconds := time.monotonic() - begun) < 8, f"it was stopped in {seconds:.1f} s")
 
 
 def begin_long_repair(vm: Lab) -> ec.Array:

@@ -69,7 +69,8 @@ def test_a_member_that_throttles_writes_stops_nobody(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_members_that_take_data_late_get_what_was_written(vm: Lab) -> None:
-    """Disks that take the data of a write 20 ms after it has come: batches begin meanwhile, each from its own memory."""
+    """Disks that take the data of a write 20 ms after it has come: batches begin meanwhile, each from memory of its own
+    alone."""
     ec.disks(vm)
     ec.load(vm)
     array = ec.assemble(vm)
