@@ -24,7 +24,7 @@ pub use global::{Global, GlobalGuard};
 pub use grace_arc::GraceArc;
 pub use handoff::{Handoff, Held};
 pub use irq_lock::{IrqLock, IrqLockGuard};
-pub use lent_box::{Lent, LentBox};
+pub use lent_box::{Lent, LentBox, Loans};
 pub use rcu_arc::RcuArc;
 pub use rcu_lent::RcuLent;
 pub use rw_sem::RwSem;

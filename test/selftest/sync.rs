@@ -28,6 +28,7 @@ use kernel_ext::{
         Handoff,
         IrqLock,
         LentBox,
+        Loans,
         RcuArc,
         RwSem,
         SetOnce,
@@ -266,6 +267,11 @@ pub(super) fn lent_box() -> Result {
         drop(loan);
     })?;
     number.lend().store(7, Ordering::Relaxed);
+    let mut loans = Loans::new();
+    let put = [number.lend(), number.lend()].map(|loan| loans.put(loan).is_ok());
+    check(put == [true, true], "loans are put by")?;
+    check(loans.take().is_some(), "and taken")?;
+    drop(loans);
     drop(number);
     check(seen.load(Ordering::Relaxed) == 7, "it waits for the end")
 }

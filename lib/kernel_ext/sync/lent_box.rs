@@ -6,6 +6,7 @@
 
 use crate::percpu::Counts;
 use core::{
+    mem,
     ops::Deref,
     ptr::NonNull, //
 };
@@ -73,6 +74,17 @@ unsafe impl<T: Sync> Send for Lent<T> {}
 // SAFETY: As above.
 unsafe impl<T: Sync> Sync for Lent<T> {}
 
+/// Loans of one box that no one uses for now, any number of them, without memory for each. Those
+/// that are left when it is dropped end then.
+///
+/// # Invariants
+///
+/// If there are `more`, there is `one`, and as many loans of the same box were forgotten.
+pub struct Loans<T> {
+    one: Option<Lent<T>>,
+    more: usize,
+}
+
 impl<T> LentBox<T> {
     /// Allocates the box. May sleep.
     ///
@@ -112,6 +124,62 @@ impl<T> Drop for LentBox<T> {
         // have begun, and the count of its end is the last that a loan does. A sum that was read
         // while others counted is at most what it has become.
         drop(unsafe { KBox::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl<T> Loans<T> {
+    /// Returns none.
+    pub const fn new() -> Self {
+        // INVARIANT: There are no more.
+        Self { one: None, more: 0 }
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.one.is_none()
+    }
+
+    /// Adds a loan.
+    ///
+    /// # Errors
+    ///
+    /// Returns the loan if those that are here are of another box.
+    pub fn put(&mut self, loan: Lent<T>) -> Result<(), Lent<T>> {
+        match &self.one {
+            None => self.one = Some(loan),
+            Some(one) if one.0 == loan.0 => {
+                // INVARIANT: It is of the same box, and forgotten.
+                mem::forget(loan);
+                self.more = self.more.wrapping_add(1);
+            }
+            Some(_) => return Err(loan),
+        }
+        Ok(())
+    }
+
+    /// Takes one of the loans.
+    pub fn take(&mut self) -> Option<Lent<T>> {
+        match (&self.one, self.more.checked_sub(1)) {
+            (Some(one), Some(more)) => {
+                self.more = more;
+                // INVARIANT: The begin of this loan has been counted; by the type invariants, it
+                // was forgotten, and so its end was not.
+                Some(Lent(one.0))
+            }
+            _ => self.one.take(),
+        }
+    }
+}
+
+impl<T> Default for Loans<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for Loans<T> {
+    fn drop(&mut self) {
+        while self.take().is_some() {}
     }
 }
 

@@ -50,7 +50,7 @@ pub use folder::{
     box_cell::BoxCell,
     grace_arc::GraceArc,
     handoff::{Handoff, Held},
-    lent_box::{Lent, LentBox},
+    lent_box::{Lent, LentBox, Loans},
     rcu_arc::RcuArc,
     set_once::SetOnce,
     users::Users,

@@ -5,7 +5,7 @@
 use lock_free::{
     cpu,
     sync::{rcu, Arc},
-    LentBox, RcuArc, Watched,
+    LentBox, Loans, RcuArc, Watched,
 };
 use loom::{model, thread};
 
@@ -56,6 +56,51 @@ fn a_drop_waits_for_each_loan() {
         drop(lent);
         for loan in loans {
             loan.join().expect("no panic");
+        }
+    });
+}
+
+/// Requests that wait for their disk are put by, and taken by another thread while the device is
+/// closed.
+#[test]
+fn a_drop_waits_for_loans_that_were_put_by() {
+    model(|| {
+        let lent = lent_box();
+        let mut loans = Loans::new();
+        for _ in 0..3 {
+            assert!(loans.put(lent.lend()).is_ok());
+        }
+        let other = lent_box();
+        assert!(loans.put(other.lend()).is_err(), "of another box");
+        drop(other);
+        let worker = thread::spawn(move || {
+            cpu::on(1, || {
+                for _ in 0..2 {
+                    loans.take().expect("it was put").read();
+                }
+                // One is left.
+                drop(loans);
+            })
+        });
+        drop(lent);
+        worker.join().expect("no panic");
+    });
+}
+
+#[test]
+fn as_many_loans_are_taken_as_were_put() {
+    model(|| {
+        let lent = lent_box();
+        let mut loans = Loans::default();
+        assert!(loans.is_empty() && loans.take().is_none());
+        for count in [1, 2] {
+            for _ in 0..count {
+                assert!(loans.put(lent.lend()).is_ok());
+            }
+            for _ in 0..count {
+                assert!(!loans.is_empty() && loans.take().is_some());
+            }
+            assert!(loans.is_empty() && loans.take().is_none());
         }
     });
 }
