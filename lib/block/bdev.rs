@@ -243,6 +243,13 @@ impl BlockDevice {
         limit!(self.features) & raw::BLOCK_EXT_BLK_FEAT_FUA != 0
     }
 
+    /// Returns whether the device can refuse an IO instead of having its submitter wait
+    /// ([`Flags::NOWAIT`](super::Flags::NOWAIT)). One of device-mapper may lose that with a new
+    /// table.
+    pub fn can_refuse(&self) -> bool {
+        limit!(self.features) & raw::BLOCK_EXT_BLK_FEAT_NOWAIT != 0
+    }
+
     /// Returns the protection information that the device stores, `None` if there is none or it is
     /// of another kind than [`Integrity`].
     pub fn integrity(&self) -> Option<Integrity> {

@@ -84,6 +84,14 @@ pub trait BioData: Send + Sized + 'static {
     /// Called exactly once, in any context, hard interrupts included, and possibly from within
     /// [`Bio::submit`].
     fn end(self, result: Result);
+
+    /// Handles that the device has not carried out an IO with [`Flags::NOWAIT`], as its submitter
+    /// would have waited (`EAGAIN`), or as it does not know that flag or the operation
+    /// (`EOPNOTSUPP`): without the flag it may do so. Called instead of [`Self::end`], in the same
+    /// contexts; by default, calls that.
+    fn refused(self, error: Error) {
+        self.end(Err(error));
+    }
 }
 
 /// An IO under construction, with at most one physically contiguous piece of memory.
@@ -285,7 +293,7 @@ impl<D: BioData> Bio<D> {
     #[inline(always)]
     pub fn submit(self) {
         if let Err(error) = self.check() {
-            self.finish(Err(error));
+            self.finish(error);
             return;
         }
         let raw = self.raw.as_ptr();
@@ -322,20 +330,35 @@ impl<D: BioData> Bio<D> {
         Ok(())
     }
 
-    /// Frees the bio and calls [`BioData::end`].
-    fn finish(self, result: Result) {
+    /// Frees the bio and calls [`BioData::end`]. Inlined, as the drop is, so that the fields of a
+    /// bio that is submitted stay in registers.
+    #[inline(always)]
+    fn finish(self, error: Error) {
         let this = ManuallyDrop::new(self);
         // SAFETY: By the type invariants, this owns bio and frame; the destructor does not run.
-        unsafe { finish::<D>(this.raw.as_ptr(), result) };
+        unsafe { abandon::<D>(this.raw.as_ptr(), error) };
     }
 }
 
 impl<D: BioData> Drop for Bio<D> {
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: By the type invariants, `self` owns bio and frame, and does not use them
         // afterwards.
-        unsafe { finish::<D>(self.raw.as_ptr(), Err(EIO)) };
+        unsafe { abandon::<D>(self.raw.as_ptr(), EIO) };
     }
+}
+
+/// Ends a bio that was not submitted.
+///
+/// # Safety
+///
+/// As for [`finish`].
+#[cold]
+#[inline(never)]
+unsafe fn abandon<D: BioData>(bio: *mut bindings::bio, error: Error) {
+    // SAFETY: By the function requirements.
+    unsafe { finish::<D>(bio, Err(error)) };
 }
 
 /// Frees a bio and calls [`BioData::end`].
@@ -346,6 +369,17 @@ impl<D: BioData> Drop for Bio<D> {
 /// not use afterwards.
 #[inline]
 unsafe fn finish<D: BioData>(bio: *mut bindings::bio, result: Result) {
+    // SAFETY: By the function requirements.
+    unsafe { free::<D>(bio) }.end(result);
+}
+
+/// Frees a bio; returns its data.
+///
+/// # Safety
+///
+/// As for [`finish`].
+#[inline]
+unsafe fn free<D: BioData>(bio: *mut bindings::bio) -> D {
     if D::Tuples::IS_THERE {
         // SAFETY: By the function requirements, the caller owns the bio.
         BioTuples::detach(unsafe { &mut *bio });
@@ -355,7 +389,7 @@ unsafe fn finish<D: BioData>(bio: *mut bindings::bio, result: Result) {
     // SAFETY: By the function requirements, the caller owns the bio. `data` keeps its pool.
     unsafe { bindings::bio_put(bio) };
     drop(pages);
-    data.end(result);
+    data
 }
 
 /// Handles the end of a bio.
@@ -365,17 +399,30 @@ unsafe fn finish<D: BioData>(bio: *mut bindings::bio, result: Result) {
 /// The caller must ensure that `bio` was submitted by [`Bio::submit`] and ends a [`Frame<D>`].
 unsafe extern "C" fn end_io<D: BioData>(bio: *mut bindings::bio) {
     // SAFETY: The block layer has returned the bio.
-    let result = match unsafe { (*bio).bi_status } {
-        0 => Ok(()),
-        status => Err(error_of(status)),
-    };
-    // SAFETY: By the function requirements; the block layer has returned the bio.
-    unsafe { finish::<D>(bio, result) };
+    match unsafe { (*bio).bi_status } {
+        // SAFETY: By the function requirements; the block layer has returned the bio.
+        0 => unsafe { finish::<D>(bio, Ok(())) },
+        // SAFETY: As above.
+        status => unsafe { failed::<D>(bio, status) },
+    }
 }
 
-/// Returns the errno of a status that is not success.
+/// Handles the end of a bio with a status that is not success.
+///
+/// # Safety
+///
+/// As for [`end_io`]; the block layer has returned the bio.
 #[cold]
-fn error_of(status: bindings::blk_status_t) -> Error {
+unsafe fn failed<D: BioData>(bio: *mut bindings::bio, status: bindings::blk_status_t) {
     // SAFETY: The function accepts any number.
-    Error::from_errno(unsafe { bindings::blk_status_to_errno(status) })
+    let error = Error::from_errno(unsafe { bindings::blk_status_to_errno(status) });
+    // SAFETY: By the function requirements.
+    let may_refuse = Flags::from_raw(unsafe { (*bio).bi_opf }).contains(Flags::NOWAIT);
+    // SAFETY: By the function requirements.
+    let data = unsafe { free::<D>(bio) };
+    if may_refuse && (error == EAGAIN || error == kernel_ext::errno::EOPNOTSUPP) {
+        data.refused(error);
+    } else {
+        data.end(Err(error));
+    }
 }
