@@ -32,6 +32,7 @@ pub mod pi;
 pub mod refusal;
 pub mod retry;
 pub mod slot;
+pub mod submission;
 pub mod told;
 pub mod wire;
 

@@ -59,9 +59,10 @@ use crate::proto::boot::Boot;
 
 pub(crate) use self::sysfs::Control;
 
-/// The items at a time that answer messages about devices, each of which may be silent. The kernel
-/// shares them out among the NUMA nodes by their processors: with eight of them there is an item
-/// for each queue that [`proto::message_queue`](crate::proto::message_queue) permits.
+/// The items at a time that answer messages about devices, each of which may be silent, and of those
+/// that submit requests, whose devices may take none. The kernel shares them out among the NUMA
+/// nodes by their processors: with eight of them there is an item for each queue that
+/// [`proto::message_queue`](crate::proto::message_queue) permits.
 const DEVICE_ITEMS_MAX: u16 = 2048;
 
 /// The state that all sessions share.
@@ -73,6 +74,7 @@ pub(crate) struct Server {
     removals: Arc<Removals>,
     messages: WorkQueue,
     devices: WorkQueue,
+    submissions: Arc<WorkQueue>,
     /// The queues of all sessions that have messages.
     queues_in_use: AtomicU32,
     left_queues: Pin<KBox<LeftQueues>>,
@@ -83,6 +85,8 @@ pub(crate) struct Server {
 impl Server {
     /// Creates a server that shows its exports in `control`.
     pub(crate) fn new(control: &Control) -> Result<Arc<Self>> {
+        let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
+        let submissions = WorkQueue::new(c"rnbd_server_submit", flags, DEVICE_ITEMS_MAX)?;
         let server = Self {
             exports: Arc::pin_init(Exports::new(control.devices()?), GFP_KERNEL)?,
             bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
@@ -91,6 +95,7 @@ impl Server {
             removals: Removals::new()?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
             devices: WorkQueue::new(c"rnbd_server_devices", Flags::UNBOUND, DEVICE_ITEMS_MAX)?,
+            submissions: Arc::new(submissions, GFP_KERNEL)?,
             queues_in_use: AtomicU32::new(0),
             left_queues: KBox::pin_init(LeftQueues::new(), GFP_KERNEL)?,
             boot: identity::boot(),
@@ -142,6 +147,12 @@ impl Server {
     /// device. No item of it drops the server: [`Running`] waits for them.
     fn messages(&self) -> &WorkQueue {
         &self.messages
+    }
+
+    /// Returns the queue whose items submit the requests that wait until a disk takes them: one of
+    /// each mapping, which is closed when its item has ended.
+    fn submissions(&self) -> &Arc<WorkQueue> {
+        &self.submissions
     }
 
     /// Returns the queue whose items answer the messages about devices, and wait for these. As of

@@ -47,6 +47,24 @@ impl Ops {
     /// flush changes no data.
     pub const READING: Self = Self(1 << Op::Read as u8 | 1 << Op::Flush as u8);
 
+    /// Returns the set without an operation.
+    #[must_use]
+    pub const fn without(self, op: Op) -> Self {
+        Self(self.0 & !1u8.wrapping_shl(op as u32))
+    }
+
+    /// Restores what [`into_raw`](Self::into_raw) gave.
+    #[inline]
+    pub const fn from_raw(raw: u8) -> Self {
+        Self(raw)
+    }
+
+    /// Returns the set as a number, for an atomic.
+    #[inline]
+    pub const fn into_raw(self) -> u8 {
+        self.0
+    }
+
     /// Returns whether the operation is in the set.
     #[inline]
     pub const fn contains(self, op: Op) -> bool {

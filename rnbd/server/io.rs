@@ -7,6 +7,7 @@
 //! | `requests` | finds the device of a request, and starts it |
 //! | `target` | a device for its requests, and how it carries them out |
 //! | `plain` | a bio over the request's pages |
+//! | `backlog` | requests that wait until the disk takes them |
 //! | `protection` | requests with protection information |
 //! | `client` | who has sent them: its name, its version, and why it is refused |
 //!
@@ -14,6 +15,7 @@
 //! no sleeping lock. `proto` has checked that the numbers of a request are consistent, and
 //! [`requests`] that the mapping permits it.
 
+pub(super) mod backlog;
 pub(super) mod client;
 pub(super) mod plain;
 pub(super) mod protection;
@@ -58,14 +60,17 @@ pub(super) fn op_of(op: Op) -> block_ext::Op {
     }
 }
 
-/// Converts the flags of an operation for the block layer.
+/// Converts the flags of an operation for the block layer. All are as those of a task that waits
+/// ([`Flags::awaited`]): a client has throttled its writes by itself.
 #[inline]
 pub(super) fn flags_of(rw: Rw) -> Flags {
     let flag = |flag, as_bio| match rw.flags.has(flag) {
         true => as_bio,
         false => Flags::NONE,
     };
-    flag(RwFlags::SYNC, Flags::SYNC)
+    // Of reads and others they change nothing; without a condition they cost nothing.
+    Flags::SYNC
+        | Flags::IDLE
         | flag(RwFlags::FUA, Flags::FUA)
         | flag(RwFlags::PREFLUSH, Flags::PREFLUSH)
         | flag(RwFlags::NOUNMAP, Flags::NOUNMAP)

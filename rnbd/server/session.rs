@@ -337,6 +337,10 @@ impl Owner for Session {
         self.client().name()
     }
 
+    fn version(&self) -> u8 {
+        self.client().version()
+    }
+
     fn force_close(&self, description: &Description) -> bool {
         self.close_if(description.device_id, true, |mapping| {
             mapping.is(description)

@@ -19,7 +19,8 @@ use kernel_ext::{
         Completion,
         LentBox, //
     },
-    sysfs::Directory, //
+    sysfs::Directory,
+    workqueue::WorkQueue, //
 };
 
 use super::{
@@ -36,6 +37,7 @@ use crate::{
         access::AccessMode,
         boot::Boot,
         device::Device,
+        flags::Ops,
         identity::{
             Basis,
             Identity, //
@@ -48,6 +50,7 @@ use crate::{
     },
     server::{
         io::{
+            backlog::Backlog,
             plain::Io,
             protection::Protection,
             target::{
@@ -68,6 +71,9 @@ use crate::{
 pub(crate) trait Owner: Send + Sync {
     /// Returns the name that the client chose.
     fn name(&self) -> &CStr;
+
+    /// Returns the protocol version agreed on with the client.
+    fn version(&self) -> u8;
 
     /// Closes the mapping of `description` and retires its number, unless the client has closed the
     /// mapping meanwhile and the number has another state. Sleeps until its requests have ended.
@@ -131,6 +137,7 @@ pub(crate) struct Mapping {
     // Lent to the requests; `unused` completes when it is dropped.
     target: Option<Arc<LentBox<Target>>>,
     unused: Arc<Completion>,
+    backlog: Arc<Backlog>,
     _watch: Watch,
     /// The identity of the disk, and its source.
     identity: Option<(Identity, Basis)>,
@@ -161,12 +168,12 @@ impl Drop for End {
 }
 
 impl Mapping {
-    /// Creates the mapping of a device for `description.session`, and the target for its table.
-    /// Sleeps.
+    /// Creates the mapping of a device for `description.session`, and the target for its table,
+    /// whose requests have bios of `bios`, and wait for a work item of `submissions`. Sleeps.
     pub(crate) fn new(
         description: Description,
         opened: Opened,
-        bios: Arc<BioPool<Io>>,
+        (bios, submissions): (Arc<BioPool<Io>>, Arc<WorkQueue>),
         boot: Boot,
         removals: &Arc<Removals>,
     ) -> Result<(Self, Arc<LentBox<Target>>)> {
@@ -175,9 +182,15 @@ impl Mapping {
         let attached = opened.attached.as_ref();
         let queue = attached.and_then(Attachment::client_queue).cloned();
         let queue = queue.map(|queue| -> Arc<dyn RequestQueue> { queue });
+        let plain = match (&description.protection, &queue) {
+            (None, None) => description.access.permitted(),
+            _ => Ops::NONE,
+        };
+        let version = description.session.version();
+        let backlog = Backlog::new(device, plain, version, submissions)?;
         let target = Target::new(
             device.clone(),
-            bios,
+            (bios, backlog.clone()),
             description.access,
             (description.protection.clone(), queue),
             unused.clone(),
@@ -198,6 +211,7 @@ impl Mapping {
             told: Told::YES,
             target: Some(target.clone()),
             unused,
+            backlog,
             _watch: watch,
             identity,
             opened,
@@ -304,6 +318,7 @@ impl Drop for Mapping {
         // more; if it had, this would wait for that.
         self.target = None;
         self.unused.wait();
+        self.backlog.flush();
     }
 }
 

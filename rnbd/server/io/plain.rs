@@ -9,13 +9,15 @@ use block_ext::{
         Bio,
         BioData,
         BioPool, //
-    }, //
+    },
+    Flags, //
 };
 use kernel::prelude::*;
 use kernel_ext::sync::Lent;
 use rtrs_server::Operation;
 
 use super::{
+    backlog::Backlog,
     flags_of,
     op_of,
     target::Target, //
@@ -47,19 +49,41 @@ impl BioData for Io {
         drop(self.target);
         self.operation.reply(result);
     }
+
+    #[cold]
+    fn refused(self, _error: Error) {
+        Backlog::add(self.target, self.operation);
+    }
 }
 
-/// Submits `request`, which [`Target::allows`], to the block layer; `operation` is answered when it
-/// has ended.
+/// Submits `request`, which [`Target::allows`], to the block layer, which does not wait for the
+/// disk; `operation` is answered when it has ended.
 #[inline(always)]
-pub(crate) fn submit(target: Lent<Target>, request: IoRequest, mut operation: Operation) {
+pub(crate) fn submit(target: Lent<Target>, request: IoRequest, operation: Operation) {
+    submit_with(target, request, operation, Flags::NOWAIT);
+}
+
+/// Does what [`submit`] does for a request that has waited in the [`Backlog`]. Sleeps while the
+/// disk takes no more.
+#[cold]
+pub(super) fn submit_in_turn(target: Lent<Target>, request: IoRequest, operation: Operation) {
+    submit_with(target, request, operation, Flags::NONE);
+}
+
+#[inline(always)]
+fn submit_with(
+    target: Lent<Target>,
+    request: IoRequest,
+    mut operation: Operation,
+    may_refuse: Flags,
+) {
     let rw = request.rw;
     let has_data = rw.op.has_data();
     if has_data {
         operation.promise_data();
     }
     let io = Io { operation, target };
-    let mut bio = Bio::new(io, op_of(rw.op), flags_of(rw), request.sector);
+    let mut bio = Bio::new(io, op_of(rw.op), flags_of(rw) | may_refuse, request.sector);
     // A priority that does not exist is ignored.
     let _ = bio.set_ioprio(request.prio);
     let filled = if has_data {

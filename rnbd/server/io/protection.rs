@@ -21,7 +21,8 @@ use block_ext::{
         BioTuples,
         Integrity,
         TupleKind, //
-    }, //
+    },
+    Flags, //
 };
 use kernel::{
     prelude::*,
@@ -38,6 +39,7 @@ use kernel_ext::{
 use rtrs_server::Operation;
 
 use super::{
+    backlog::Backlog,
     client::Client,
     direction_of,
     flags_of,
@@ -282,6 +284,10 @@ impl BioData for ProtectedIo {
         drop(self.protection);
         self.operation.reply(result);
     }
+
+    fn refused(self, _error: Error) {
+        Backlog::add(self.target, self.operation);
+    }
 }
 
 /// Starts a request of a device with protection information.
@@ -319,15 +325,56 @@ fn submit(
     target: Lent<Target>,
     protection: Arc<Protection>,
     (request, digest): (IoRequest, MessageDigest),
-    mut operation: Operation,
+    operation: Operation,
 ) {
-    let first = match check(&protection, &request, &operation) {
-        Ok(first) => first,
-        Err(error) => return operation.reply(Err(error)),
-    };
+    if let Err(error) = check(&protection, &request, &operation) {
+        return operation.reply(Err(error));
+    }
     if let Some(queue) = target.queue() {
         return queue.push(operation);
     }
+    if target.backlog().is_at_once(request.rw.op) {
+        let request = (request, digest);
+        submit_with(target, protection, request, operation, Flags::NOWAIT);
+    } else {
+        Backlog::add(target, operation);
+    }
+}
+
+/// Submits a request that has waited in the [`Backlog`], and was verified. Sleeps while the disk
+/// takes no more.
+pub(super) fn submit_in_turn(
+    target: Lent<Target>,
+    protection: Arc<Protection>,
+    version: u8,
+    operation: Operation,
+) {
+    let parsed = IoRequest::parse_protected(
+        operation.user(),
+        operation.data_len(),
+        direction_of(&operation),
+        version,
+        protection.geometry(),
+    );
+    match parsed {
+        Ok(request) => submit_with(target, protection, request, operation, Flags::NONE),
+        // It was parsed before.
+        Err(reason) => {
+            drop(target);
+            operation.reply(Err(reason.errno().into()));
+        }
+    }
+}
+
+fn submit_with(
+    target: Lent<Target>,
+    protection: Arc<Protection>,
+    (request, digest): (IoRequest, MessageDigest),
+    mut operation: Operation,
+    may_refuse: Flags,
+) {
+    // Other operations than reads and writes have no tuples, and may begin at any sector.
+    let first = protection.geometry().reference(request.sector).unwrap_or(0);
     let (op, size) = (request.rw.op, request.size);
     let passes = protection.geometry().mode() == Mode::Pass && op.has_data();
     if op.has_data() {
@@ -342,7 +389,7 @@ fn submit(
         reads: op == Op::Read,
     };
     // Not by `plain::submit`: that is called at one place, where the compiler puts it.
-    let flags = flags_of(request.rw);
+    let flags = flags_of(request.rw) | may_refuse;
     let mut bio = Bio::new(io, op_of(op), flags, request.sector);
     // A priority that does not exist is ignored.
     let _ = bio.set_ioprio(request.prio);
@@ -361,8 +408,8 @@ fn submit(
     }
 }
 
-/// Verifies a request before the disk gets it; returns the address of its first interval.
-fn check(protection: &Protection, request: &IoRequest, operation: &Operation) -> Result<u64> {
+/// Verifies a request before the disk gets it.
+fn check(protection: &Protection, request: &IoRequest, operation: &Operation) -> Result {
     let is_write = request.rw.op == Op::Write;
     let first = protection.geometry().reference(request.sector);
     // What a sidecar stores is right: it would make good data errors.
@@ -371,8 +418,7 @@ fn check(protection: &Protection, request: &IoRequest, operation: &Operation) ->
         let memory = operation.memory().ok_or(EIO)?;
         protection.verify(memory, first.ok_or(EINVAL)?, request.size, false)?;
     }
-    // Other operations have no tuples, and may begin at any sector.
-    Ok(first.unwrap_or(0))
+    Ok(())
 }
 
 /// Returns whether the CRC of a request's message, and of the tuples of a write, is right; `None`

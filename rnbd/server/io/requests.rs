@@ -18,6 +18,7 @@ use kernel_ext::sync::{
 use rtrs_server::Operation;
 
 use super::{
+    backlog::Backlog,
     client::Client,
     direction_of,
     plain,
@@ -161,8 +162,8 @@ impl Requests {
         }
     }
 
-    /// Starts an IO request of a device with protection information or a queue; another device does
-    /// not permit it.
+    /// Starts an IO request that the handler does not submit at once: of a device with protection
+    /// information or a queue, or one that has to wait; another device does not permit it.
     #[cold]
     fn start_careful(
         &self,
@@ -177,14 +178,13 @@ impl Requests {
         let Some(request) = request else {
             return operation.reply(Err(EINVAL));
         };
-        match target.queue() {
-            Some(queue) if target.is_permitted(request.rw.op) => {
-                match target.check_range(request) {
-                    Ok(()) => queue.push(operation),
-                    Err(reason) => self.client.refuse(reason, operation),
-                }
-            }
-            _ => self.client.refuse_change(request.device_id, operation),
+        if !target.is_permitted(request.rw.op) {
+            return self.client.refuse_change(request.device_id, operation);
+        }
+        match (target.check_range(request), target.queue()) {
+            (Ok(()), Some(queue)) => queue.push(operation),
+            (Ok(()), None) => Backlog::add(target, operation),
+            (Err(reason), _) => self.client.refuse(reason, operation),
         }
     }
 }

@@ -8,12 +8,17 @@ use block_ext::{
 };
 use kernel::sync::Arc;
 use kernel_ext::sync::{
+    atomic::{
+        AtomicU32,
+        Ordering::Relaxed, //
+    },
     CompleteOnDrop,
     Completion, //
 };
 use rtrs_server::Operation;
 
 use super::{
+    backlog::Backlog,
     plain::Io,
     protection::Protection, //
 };
@@ -46,8 +51,9 @@ pub(crate) trait RequestQueue: Send + Sync {
 pub(crate) struct Target {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<Io>>,
-    /// The operations of requests that go straight to the block layer.
-    permitted: Ops,
+    backlog: Arc<Backlog>,
+    /// The operations of requests that go straight to the block layer, at once: a set of [`Ops`].
+    at_once: AtomicU32,
     /// The operations that the access mode permits.
     permitted_by_access: Ops,
     protection: Option<Arc<Protection>>,
@@ -58,31 +64,44 @@ pub(crate) struct Target {
 
 impl Target {
     /// Creates the target of requests to `device`, which go straight to the block layer without
-    /// protection information and a queue; `unused` completes when it is dropped.
+    /// protection information and a queue, or wait in `backlog`; `unused` completes when it is
+    /// dropped.
     pub(crate) fn new(
         device: Arc<BlockDevice>,
-        bios: Arc<BioPool<Io>>,
+        (bios, backlog): (Arc<BioPool<Io>>, Arc<Backlog>),
         access: AccessMode,
         (protection, queue): (Option<Arc<Protection>>, Option<Arc<dyn RequestQueue>>),
         unused: Arc<Completion>,
     ) -> Self {
-        let permitted = access.permitted();
-        let is_plain = protection.is_none() && queue.is_none();
+        let at_once = backlog.at_once().into_raw();
         Self {
             device,
             bios,
-            permitted: if is_plain { permitted } else { Ops::NONE },
-            permitted_by_access: permitted,
+            backlog,
+            at_once: AtomicU32::new(at_once.into()),
+            permitted_by_access: access.permitted(),
             protection,
             queue,
             _unused: CompleteOnDrop::new(unused),
         }
     }
 
-    /// Returns whether the mapping permits the operation, and it goes straight to the block layer.
+    /// Returns whether the mapping permits the operation, and it goes straight to the block layer,
+    /// at once.
     #[inline]
     pub(super) fn allows(&self, op: Op) -> bool {
-        self.permitted.contains(op)
+        // CAST: `submit_at_once` stored a byte.
+        Ops::from_raw(self.at_once.load(Relaxed) as u8).contains(op)
+    }
+
+    /// Says which operations go straight to the block layer from now on.
+    pub(super) fn submit_at_once(&self, ops: Ops) {
+        self.at_once.store(ops.into_raw().into(), Relaxed);
+    }
+
+    /// Returns the requests that wait until the disk takes them.
+    pub(super) fn backlog(&self) -> &Arc<Backlog> {
+        &self.backlog
     }
 
     /// Returns whether the access mode of the mapping permits the operation.

@@ -274,8 +274,8 @@ fn show(
         protection,
         seen: attached.map(|attached| attached.stats().clone()),
     };
-    let (bios, boot, removals) = (server.bios().clone(), server.boot(), server.removals());
-    let mapping = Mapping::new(description, opened, bios, boot, removals);
+    let means = (server.bios().clone(), server.submissions().clone());
+    let mapping = Mapping::new(description, opened, means, server.boot(), server.removals());
     let published = mapping.and_then(|(mapping, target)| {
         let answer = mapping.answer(session.client().is_extended()).to_wire();
         session.publish(reservation, mapping, target)?;

@@ -75,6 +75,7 @@ mod sidecar;
 mod signal;
 mod siphash;
 mod slot;
+mod submission;
 mod targets;
 mod test_device;
 mod test_device_fabric;
