@@ -128,11 +128,16 @@ impl Flight {
 
     fn renumber(&mut self) {
         let ticket = self.next_ticket();
-        if let (Ok((head, _)), Some(ticket)) = (Head::mut_from_prefix(&mut self.message), ticket) {
+        if let (Some(head), Some(ticket)) = (self.head(), ticket) {
             if head.ticket != U64::ZERO {
                 head.ticket = U64::new(ticket.word());
             }
         }
+    }
+
+    fn head(&mut self) -> Option<&mut Head> {
+        let head = Head::mut_from_prefix(&mut self.message);
+        head.ok().map(|(head, _)| head)
     }
 
     /// Makes its message, as a new operation of a file that has attached to this store of
@@ -154,6 +159,8 @@ impl Flight {
         let message = Message {
             lease,
             ticket,
+            // That of the life in which it is sent.
+            incarnation: 0,
             operation,
         };
         self.message_bytes = message.write(&mut self.message).ok_or(EINVAL)?;
@@ -197,6 +204,10 @@ impl Flight {
             Again::Refused => return false,
             Again::Renewed => self.renumber(),
             Again::Same => (),
+        }
+        if let Some(head) = self.head() {
+            // Another task may attach to another store before it comes.
+            head.incarnation = U64::new(life.incarnation);
         }
         true
     }

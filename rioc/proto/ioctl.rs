@@ -189,6 +189,7 @@ impl Request {
             // The kernel writes it where it is the answer.
             lease: U32::new(if kind == wire::LEASE { 0 } else { self.lease }),
             ticket: U64::ZERO,
+            incarnation: U64::ZERO,
             object: id(self.object).into(),
             offset: U64::new(self.offset),
             length: U64::new(if is_length { self.length } else { 0 }),

@@ -165,13 +165,6 @@ impl<M: LogMemory> Logged<M> {
         log
     }
 
-    /// Returns the identity of the log: another one of each that was made.
-    pub const fn identity(&self) -> u64 {
-        let uuid = u128::from_le_bytes(self.superblock.uuid);
-        // CAST: Both halves.
-        (uuid >> u64::BITS) as u64 ^ uuid as u64
-    }
-
     /// Returns the number of the batch up to which all are durable.
     pub fn durable(&self) -> u64 {
         self.log.durable()

@@ -92,6 +92,11 @@ pub trait Medium: Changes {
 
     /// Returns how many blocks there are, and how many there may be.
     fn room(&self) -> (u64, u64);
+
+    /// Returns the identity of what it keeps, if that is the same in each of its lives.
+    fn identity(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Pages of the user, who keeps the CRC of each block beside it.

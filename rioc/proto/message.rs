@@ -53,6 +53,8 @@ pub struct Message<'a> {
     pub lease: u32,
     /// The number of the operation; of one that changes nothing there is none.
     pub ticket: Option<Ticket>,
+    /// The incarnation of the client in which it is carried out; 0 of an attach.
+    pub incarnation: u64,
     /// The operation.
     pub operation: Operation<'a>,
 }

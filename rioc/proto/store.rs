@@ -105,6 +105,8 @@ pub struct Client<L> {
     /// The name that it has for longer than a session: of a client that comes back after a restart
     /// it is the same.
     name: [u64; 2],
+    /// The number of its incarnation in the log, and that in all logs and memories.
+    kept: u64,
     incarnation: u64,
     tickets: Tickets<L>,
     account: Account,
@@ -119,6 +121,7 @@ impl<L: AsMut<[Lane]>> Client<L> {
         Self {
             number,
             name,
+            kept: random,
             incarnation: random,
             tickets: Tickets::new(lanes),
             account: Account::default(),
@@ -126,7 +129,8 @@ impl<L: AsMut<[Lane]>> Client<L> {
         }
     }
 
-    /// Returns the number of its incarnation, which the answer of its attach tells.
+    /// Returns the number of its incarnation, which the answer of its attach tells. Each message of
+    /// it has it: one for another store, or for a client that was forgotten, is not carried out.
     pub const fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -335,11 +339,13 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             let prepared = self.prepare((Purpose::Reserved, 0, CHANGES_MAX), with);
             prepared.map_err(|_| Errno::EAGAIN)?;
         }
-        let of = (client.name, client.incarnation);
+        let of = (client.name, client.kept);
         let attached = self
             .index
             .attach(of, &mut client.tickets, gone, &mut self.medium);
-        client.incarnation = attached.map_err(Refused::errno)?;
+        client.kept = attached.map_err(Refused::errno)?;
+        // Logs count each from the first one on.
+        client.incarnation = client.kept ^ self.medium.identity().unwrap_or_default();
         Ok(())
     }
 

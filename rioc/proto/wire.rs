@@ -25,8 +25,9 @@ use super::span::{
     IO_BLOCKS_MAX, //
 };
 
-/// The version of the protocol, in each message. In 1 the answer of an attach had no identity.
-pub const VERSION: u8 = 2;
+/// The version of the protocol, in each message. In 1 the answer of an attach had no identity, in 2
+/// a request had no incarnation.
+pub const VERSION: u8 = 3;
 
 /// Kind of a request: use a store.
 pub const ATTACH: u8 = 1;
@@ -119,6 +120,9 @@ pub struct Head {
     /// The word of a [`Ticket`](super::ticket::Ticket), of operations that change something; 0 of
     /// others.
     pub ticket: U64,
+    /// The incarnation of the client, as the answer of its attach has told it; 0 of an attach. What
+    /// is sent to another one is not carried out.
+    pub incarnation: U64,
     /// The object.
     pub object: Id,
     /// The first byte, the new size, or the cursor of a list.
@@ -126,7 +130,7 @@ pub struct Head {
     /// The number of bytes; 0 of a flush or a lease for all.
     pub length: U64,
 }
-const _: () = assert!(size_of::<Head>() == 48);
+const _: () = assert!(size_of::<Head>() == 56);
 
 /// The body of a copy and a snapshot.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -120,10 +120,6 @@ impl Kept for Logged<InLog> {
     const IS_DURABLE: bool = true;
     type Victim = Collected;
 
-    fn identity(&self) -> Option<u64> {
-        Some(Self::identity(self))
-    }
-
     fn durable_up_to(&self) -> u64 {
         self.durable()
     }

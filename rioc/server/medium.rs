@@ -33,11 +33,6 @@ pub(super) trait Kept: Medium + Send + Sized + 'static {
     /// Whether what is acknowledged is durable.
     const IS_DURABLE: bool;
 
-    /// Returns the identity of what it keeps, if that is the same in each of its lives.
-    fn identity(&self) -> Option<u64> {
-        None
-    }
-
     /// Returns the batch up to which all are durable.
     fn durable_up_to(&self) -> u64;
 

@@ -97,6 +97,7 @@ impl Session {
         let message = Message {
             lease: 0,
             ticket: None,
+            incarnation: 0,
             operation: Operation::Attach {
                 store: self.store.to_bytes(),
             },
@@ -117,12 +118,13 @@ impl Session {
                 if LOG_LIMIT.allow().is_none() {
                     return;
                 }
-                pr_err!("session {name}: the server does not give store {store}: {error:?}\n");
                 if *error == errno::EPROTONOSUPPORT {
                     pr_err!(
-                        "session {name}: it speaks another version of the protocol than \
+                        "session {name}: the server speaks another version of the protocol than \
                          {VERSION}: load rioc_client and rioc_server of one release\n"
                     );
+                } else {
+                    pr_err!("session {name}: the server does not give store {store}: {error:?}\n");
                 }
             })?;
         let attached = Attached::parse(&answer).map_err(|reason| self.disbelieve(reason))?;

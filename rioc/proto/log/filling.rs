@@ -270,4 +270,10 @@ impl<M: LogMemory> Medium for Logged<M> {
     fn room(&self) -> (u64, u64) {
         (self.blocks(), self.blocks_max())
     }
+
+    fn identity(&self) -> Option<u64> {
+        let uuid = u128::from_le_bytes(self.superblock.uuid);
+        // CAST: Both halves.
+        Some((uuid >> u64::BITS) as u64 ^ uuid as u64)
+    }
 }

@@ -109,6 +109,7 @@ impl Message<'_> {
             flags: U16::new(flags),
             lease: U32::new(self.lease),
             ticket: U64::new(self.ticket.map_or(0, Ticket::word)),
+            incarnation: U64::new(self.incarnation),
             object: object.into(),
             offset: U64::new(offset),
             length: U64::new(length),

@@ -29,7 +29,7 @@ pub enum Malformed {
     Ticket(u64),
     /// An object is named where there is none.
     Object,
-    /// Offset or length is set where there is none.
+    /// Another number is set where there is none.
     Unused,
     /// No object can have these bytes.
     Span {
@@ -77,7 +77,7 @@ impl fmt::Display for Malformed {
             Self::Lease(lease) => write!(f, "lease {lease}"),
             Self::Ticket(ticket) => write!(f, "number {ticket} of an operation"),
             Self::Object => f.write_str("an object is named"),
-            Self::Unused => f.write_str("offset or length is set"),
+            Self::Unused => f.write_str("a number is set that its kind does not have"),
             Self::Span { offset, length } => write!(f, "{length} bytes at {offset}"),
             Self::TooLong(length) => write!(f, "{length} bytes in one operation"),
             Self::Size(size) => write!(f, "size of {size} bytes"),

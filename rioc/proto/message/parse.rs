@@ -84,6 +84,9 @@ impl Rules {
         if self.is_change != has_ticket || (!has_ticket && ticket != 0) {
             return Err(Malformed::Ticket(ticket));
         }
+        if head.kind == wire::ATTACH && head.incarnation.get() != 0 {
+            return Err(Malformed::Unused);
+        }
         self.check_fields(head)
     }
 
@@ -163,10 +166,12 @@ impl<'a> Message<'a> {
         (direction, data_bytes): (Direction, u32),
     ) -> Result<Self, Malformed> {
         let too_short = Malformed::Length(bytes.len());
-        let (head, body) = wire::Head::ref_from_prefix(bytes).map_err(|_| too_short)?;
-        if head.version != wire::VERSION {
-            return Err(Malformed::Version(head.version));
+        // First, as the heads of other versions have other lengths.
+        match bytes.get(1) {
+            None | Some(&wire::VERSION) => (),
+            Some(version) => return Err(Malformed::Version(*version)),
         }
+        let (head, body) = wire::Head::ref_from_prefix(bytes).map_err(|_| too_short)?;
         let rules = Rules::of(head.kind).ok_or(Malformed::Kind(head.kind))?;
         rules.check(head, direction)?;
         let operation = operation(head, (bytes.len(), body), data_bytes)?;
@@ -176,6 +181,7 @@ impl<'a> Message<'a> {
         Ok(Self {
             lease: head.lease.get(),
             ticket: Ticket::from_word(head.ticket.get()),
+            incarnation: head.incarnation.get(),
             operation,
         })
     }

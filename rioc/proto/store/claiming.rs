@@ -106,6 +106,10 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         op: &mut Op,
         message: &Message<'_>,
     ) -> Arrived {
+        if message.incarnation != client.incarnation {
+            // The store that it is for is not here, or knows its client no more.
+            return refused(Errno::ENODEV);
+        }
         match message.ticket.map(|ticket| client.tickets.begin(ticket)) {
             None | Some(Found::New) => (),
             Some(Found::Done(outcome)) => {

@@ -161,13 +161,13 @@ def leases_end_with_their_client(address: str, _chance: random.Random) -> None:
 def a_copy_of_an_operation_is_answered_with_the_same(address: str, chance: random.Random) -> None:
     """Nothing is carried out twice, also for a client that has lost its path and comes back."""
     c, of = Rioc(address).begin(), (2, 2)
-    message = w.head(w.CREATE, of, flags=w.FLAG_NEW, ticket=c.ticket())
+    message = c.head(w.CREATE, of, flags=w.FLAG_NEW, ticket=c.ticket())
     assert [c.outcome(message, chunk=chunk) for chunk in (0, 1, 0)] == [0, 0, 0]
-    message = w.head(w.DELETE, of, ticket=c.ticket())
+    message = c.head(w.DELETE, of, ticket=c.ticket())
     assert [c.outcome(message) for _ in range(2)] == [0, 0]
-    assert c.outcome(w.head(w.DELETE, of, ticket=c.sequences[0] - 1 << 16)) == errno.ESTALE
-    assert c.outcome(w.head(w.CREATE, of, ticket=1 << 16 | w.LANES)) == errno.EINVAL
-    failed = w.head(w.DELETE, of, ticket=c.ticket())
+    assert c.outcome(c.head(w.DELETE, of, ticket=c.sequences[0] - 1 << 16)) == errno.ESTALE
+    assert c.outcome(c.head(w.CREATE, of, ticket=1 << 16 | w.LANES)) == errno.EINVAL
+    failed = c.head(w.DELETE, of, ticket=c.ticket())
     assert [c.outcome(failed) for _ in range(2)] == [errno.ENOENT] * 2
     back = Rioc(address)
     back.uuid, back.group, back.sequences = c.uuid, c.group, c.sequences
@@ -251,33 +251,43 @@ def lies_are_refused(address: str, chance: random.Random) -> None:
     honest, liar = Rioc(address, name=b"honest").begin(), Rioc(address, name=b"liar").open()
     of, good = (3, 3), chance.randbytes(BLOCK)
     assert isinstance(liar, Rioc)
-    assert liar.outcome(w.head(w.PING), w.ANSWER) == errno.ENOTCONN
+    assert liar.outcome(liar.head(w.PING), w.ANSWER) == errno.ENOTCONN
     refused(errno.ENOENT, lambda: liar.attach("nowhere"))
     liar.attach()
     refused(errno.EBUSY, lambda: liar.attach("small"))
     liar.attach()
+    hasty = Rioc(address, name=b"hasty").open()
+    # Behind its attach, of which it does not know yet what it has attached to.
+    hasty.send(w.head(w.ATTACH) + b"bb".ljust(32, b"\0"), w.ANSWER)
+    hasty.send(w.head(w.CREATE, (4, 4), ticket=1 << 16 | 1), chunk=1)
+    answers = dict(hasty.any_answer() for _ in range(2))
+    assert answers[0] == 0 and answers[1] in (errno.ENOTCONN, errno.ENODEV), answers
     honest.put(of, 0, good, w.FLAG_CREATE)
+    assert honest.list() == {of}
     ticket = liar.ticket()
     for expected, message, size, data in (
-            (errno.EPROTONOSUPPORT, w.head(w.PING, version=1), w.ANSWER, b""),
-            (errno.EINVAL, w.head(w.PING) + b"x", w.ANSWER, b""),
-            (errno.EINVAL, w.head(w.PING), w.ANSWER + 1, b""),
-            (errno.EINVAL, w.head(w.PING, lease=1), w.ANSWER, b""),
-            (errno.EINVAL, w.head(w.READ, of, 0, BLOCK), BLOCK, b""),
-            (errno.EMSGSIZE, w.head(w.READ, of, 0, IO_MAX + 1), IO_MAX + 1 + w.READ_ANSWER, b""),
-            (errno.EFBIG, w.head(w.READ, of, 1 << 62, BLOCK), BLOCK + w.READ_ANSWER, b""),
-            (errno.EOPNOTSUPP, w.head(99), 0, b""),
-            (errno.EINVAL, w.head(w.DELETE, of), 0, b""),
-            (errno.EINVAL, w.head(w.WRITE, of, 0, BLOCK, ticket=ticket), 0, good),
-            (errno.EINVAL, w.head(w.WRITE, of, 0, BLOCK, ticket=ticket) + bytes(4), 0, good[1:]),
-            (errno.EFBIG, w.head(w.TRUNCATE, of, 1 << 60, ticket=ticket), 0, b""),
-            (errno.EIO, w.head(w.WRITE, of, 1, 2, ticket=ticket) + bytes(4), 0, b"xy")):
+            (errno.EPROTONOSUPPORT, liar.head(w.PING, version=1), w.ANSWER, b""),
+            (errno.EPROTONOSUPPORT, liar.head(w.PING, version=2)[:48], w.ANSWER, b""),
+            (errno.ENODEV, liar.head(w.PING, incarnation=liar.incarnation ^ 1), w.ANSWER, b""),
+            (errno.ENODEV, liar.head(w.DELETE, of, ticket=ticket, incarnation=honest.incarnation), 0, b""),
+            (errno.EINVAL, liar.head(w.PING) + b"x", w.ANSWER, b""),
+            (errno.EINVAL, liar.head(w.PING), w.ANSWER + 1, b""),
+            (errno.EINVAL, liar.head(w.PING, lease=1), w.ANSWER, b""),
+            (errno.EINVAL, liar.head(w.READ, of, 0, BLOCK), BLOCK, b""),
+            (errno.EMSGSIZE, liar.head(w.READ, of, 0, IO_MAX + 1), IO_MAX + 1 + w.READ_ANSWER, b""),
+            (errno.EFBIG, liar.head(w.READ, of, 1 << 62, BLOCK), BLOCK + w.READ_ANSWER, b""),
+            (errno.EOPNOTSUPP, liar.head(99), 0, b""),
+            (errno.EINVAL, liar.head(w.DELETE, of), 0, b""),
+            (errno.EINVAL, liar.head(w.WRITE, of, 0, BLOCK, ticket=ticket), 0, good),
+            (errno.EINVAL, liar.head(w.WRITE, of, 0, BLOCK, ticket=ticket) + bytes(4), 0, good[1:]),
+            (errno.EFBIG, liar.head(w.TRUNCATE, of, 1 << 60, ticket=ticket), 0, b""),
+            (errno.EIO, liar.head(w.WRITE, of, 1, 2, ticket=ticket) + bytes(4), 0, b"xy")):
         assert liar.outcome(message, size, data) == expected, message.hex()
     for _ in range(300):
-        message = bytearray(w.head(chance.randrange(16), of, 0, BLOCK, ticket=liar.ticket()) + chance.randbytes(4))
+        message = bytearray(liar.head(chance.randrange(16), of, 0, BLOCK, ticket=liar.ticket()) + chance.randbytes(4))
         message[chance.randrange(len(message))] ^= 1 << chance.randrange(8)
         if message[0] not in (w.DELETE, w.LEASE):
-            liar.outcome(bytes(message[:chance.choice((48, 52))]), chance.choice((64, 160, 160 + BLOCK)),
+            liar.outcome(bytes(message[:chance.choice((56, 60))]), chance.choice((64, 160, 160 + BLOCK)),
                          chance.choice((b"", good)))
     honest.put(of, 0, good, w.FLAG_CREATE)
     assert honest.get(of, 0, BLOCK) == good

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import struct
+from typing import Any
 
 import client
 import messages as m
@@ -15,7 +16,7 @@ from client import Client
 from scripted_peer import ScriptedPeer
 
 client.PORT = 1235
-VERSION, BLOCK, IO_MAX, LANES = 2, 4096, 112 << 10, 64
+VERSION, BLOCK, IO_MAX, LANES = 3, 4096, 112 << 10, 64
 (ATTACH, PING, CREATE, DELETE, STAT, LIST, READ, WRITE, TRUNCATE, COPY, SNAPSHOT, FLUSH, LEASE, RELEASE) = range(1, 15)
 CHANGES = (CREATE, DELETE, WRITE, TRUNCATE, COPY, SNAPSHOT, LEASE, RELEASE)
 READS = (ATTACH, PING, STAT, LIST, READ, LEASE)
@@ -26,9 +27,9 @@ Object = tuple[int, int]
 
 
 def head(kind: int, of: Object = (0, 0), offset: int = 0, length: int = 0, flags: int = 0, lease: int = 0,
-         ticket: int = 0, version: int = VERSION) -> bytes:
-    """The 48 bytes of each message."""
-    return struct.pack("<BBHIQQQQQ", kind, version, flags, lease, ticket, *of, offset, length)
+         ticket: int = 0, version: int = VERSION, incarnation: int = 0) -> bytes:
+    """The 56 bytes of each message."""
+    return struct.pack("<BBHIQQQQQQ", kind, version, flags, lease, ticket, incarnation, *of, offset, length)
 
 
 def pieces(offset: int, data: bytes) -> list[bytes]:
@@ -65,6 +66,10 @@ class Rioc(Client):
         assert (kind, version, io_max) == (ATTACH, VERSION, IO_MAX), (kind, version, io_max)
         self.is_durable, self.has_backing = bool(durable), bool(backing)
 
+    def head(self, kind: int, *fields: Any, **named: Any) -> bytes:
+        """The head of a message to the store that it has attached to."""
+        return head(kind, *fields, **{"incarnation": 0 if kind == ATTACH else self.incarnation} | named)
+
     def ticket(self, lane: int = 0) -> int:
         """The next number of a lane."""
         self.sequences[lane] += 1
@@ -86,7 +91,7 @@ class Rioc(Client):
             body: bytes = b"", size: int = 0, data: bytes = b"") -> bytes:
         """Carries out an operation; what it answers. Raises OSError with the errno of the answer."""
         ticket = self.ticket() if kind in CHANGES else 0
-        error = self.outcome(head(kind, of, offset, length, flags, lease, ticket) + body, size, data)
+        error = self.outcome(self.head(kind, of, offset, length, flags, lease, ticket) + body, size, data)
         if error:
             raise OSError(error, os.strerror(error))
         return self.reply(size)

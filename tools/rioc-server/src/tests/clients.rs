@@ -151,6 +151,7 @@ fn send_any(server: &mut OnLog, random: &mut Random, of: (u32, u16)) -> u64 {
     let message = Message {
         lease: if has_lease { lease } else { 0 },
         ticket: operation.is_change().then_some(ticket).flatten(),
+        incarnation: server.incarnation(of.0),
         operation,
     };
     let mut raw = [0; 1024];

@@ -3,7 +3,10 @@
 //! A server without locks and work items: the steps of `store.rs`, one after the other.
 
 use std::{
-    collections::VecDeque,
+    collections::{
+        BTreeMap,
+        VecDeque, //
+    },
     ffi::CString, //
 };
 
@@ -99,6 +102,8 @@ pub(super) struct Server<D: Kept> {
     ended: VecDeque<Io>,
     answers: Answers,
     number: u64,
+    /// The incarnation of each client.
+    incarnations: BTreeMap<u32, u64>,
     /// The lanes of each client; a copy of a request comes on a chunk behind them.
     pub(super) lanes: u16,
     /// The pauses of collecting, and the batches that it has read.
@@ -133,6 +138,7 @@ pub(super) fn on_log(device: &Arc<BlockDevice>, is_new: bool) -> Result<OnLog> {
         ended: VecDeque::new(),
         answers: Answers::default(),
         number: 0,
+        incarnations: BTreeMap::new(),
         lanes: DEPTH,
         pauses: 0,
         moved: 0,
@@ -160,6 +166,7 @@ pub(super) fn in_memory(blocks: u32) -> InMemory {
         ended: VecDeque::new(),
         answers: Answers::default(),
         number: 0,
+        incarnations: BTreeMap::new(),
         lanes: DEPTH,
         pauses: 0,
         moved: 0,
@@ -184,7 +191,14 @@ impl<D: Kept> Server<D> {
     pub(super) fn attach(&mut self, name: u64) -> Result<(u32, u64)> {
         let session = CString::new(format!("c{name}")).unwrap();
         let place = Place::new(&session)?;
-        self.engine.attach([9, name], place)
+        let (client, incarnation) = self.engine.attach([9, name], place)?;
+        self.incarnations.insert(client, incarnation);
+        Ok((client, incarnation))
+    }
+
+    /// Returns the incarnation of a client that has attached.
+    pub(super) fn incarnation(&self, client: u32) -> u64 {
+        self.incarnations[&client]
     }
 
     /// Sends a message of any bytes.
@@ -215,6 +229,7 @@ impl<D: Kept> Server<D> {
         let message = Message {
             lease,
             ticket: ticket.flatten(),
+            incarnation: self.incarnation(client),
             operation,
         };
         let mut bytes = [0; 1024];

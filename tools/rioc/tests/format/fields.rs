@@ -38,19 +38,24 @@ fn kinds() -> impl Iterator<Item = u8> {
 const FLAGS: usize = 2;
 const LEASE: usize = 4;
 const TICKET: usize = 8;
-const OBJECT: usize = 16;
-const OFFSET: usize = 32;
-const LENGTH: usize = 40;
-const BODY: usize = 48;
+const INCARNATION: usize = 16;
+const OBJECT: usize = 24;
+const OFFSET: usize = 40;
+const LENGTH: usize = 48;
+const BODY: usize = 56;
 
 #[test]
 fn another_version_or_kind_is_refused() {
     for kind in kinds() {
-        for version in [0, 1, 3, 255] {
+        for version in [0, 1, 2, 4, 255] {
             let refused = with(kind, 1, &[version]);
             assert_eq!(refused, Err(Malformed::Version(version)));
         }
     }
+    // Of version 2, whose head had 48 bytes.
+    let before = [[wire::PING, 2].as_slice(), &[0; 46]].concat();
+    let refused = Message::parse(&before, (Direction::Read, wire::ANSWER_BYTES));
+    assert_eq!(refused, Err(Malformed::Version(2)));
     for kind in [0, wire::RELEASE + 1, 255] {
         assert_eq!(with(wire::PING, 0, &[kind]), Err(Malformed::Kind(kind)));
     }
@@ -147,6 +152,8 @@ fn what_a_kind_does_not_have_is_zero() {
     assert_eq!(one(LENGTH, wire::TRUNCATE), Err(Malformed::Unused));
     assert_eq!(one(LENGTH, wire::LIST), Err(Malformed::Unused));
     assert_eq!(one(BODY + 16, wire::SNAPSHOT), Err(Malformed::Unused));
+    assert_eq!(one(INCARNATION, wire::ATTACH), Err(Malformed::Unused));
+    assert_eq!(one(INCARNATION, wire::PING), Ok(()));
 }
 
 #[test]
@@ -265,7 +272,7 @@ fn a_write_has_a_sum_for_each_block() {
     ]
     .concat();
     let refused = Message::parse(&one_block, (direction, data));
-    assert_eq!(refused, Err(Malformed::Length(56)));
+    assert_eq!(refused, Err(Malformed::Length(BODY + 8)));
     let taken = Message::parse(&one_block[..BODY + 4], (direction, data));
     assert!(taken.is_ok());
 }

@@ -69,7 +69,9 @@ pub(crate) fn format(slots: usize, random: &mut Random) -> Disk {
     };
     let layout = Layout::single(parts).unwrap();
     let mut disk = Disk::new(layout.end_bytes() as usize);
-    let of_array = ([3; 16], ArrayTag(random.next()));
+    let (mut uuid, tag) = ([3; 16], random.next());
+    uuid[..8].copy_from_slice(&tag.to_le_bytes());
+    let of_array = (uuid, ArrayTag(tag));
     let first = Superblock::new(of_array, 0, layout, random.next() | 1);
     disk.write(0, Layout::slot(0), &first.bytes(&Crc), true)
         .unwrap();

@@ -23,6 +23,7 @@ mod disk;
 mod filing;
 mod formats;
 mod full;
+mod incarnations;
 mod large;
 mod leasing;
 mod lives;

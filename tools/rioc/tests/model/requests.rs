@@ -49,6 +49,7 @@ pub(crate) struct Request {
     pub(crate) ask: Ask,
     pub(crate) lease: u32,
     pub(crate) ticket: Option<Ticket>,
+    pub(crate) incarnation: u64,
     pub(crate) bytes: Vec<u8>,
     pub(crate) sums: Vec<U32>,
 }
@@ -102,6 +103,7 @@ impl Request {
         Message {
             lease: self.lease,
             ticket: self.ticket,
+            incarnation: self.incarnation,
             operation,
         }
     }

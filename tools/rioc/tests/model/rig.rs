@@ -263,6 +263,7 @@ impl<D: Readable> Rig<D> {
             ask,
             lease,
             ticket: has_ticket.then(|| Ticket::new(lane, sequence).unwrap()),
+            incarnation: self.clients[client].incarnation(),
             bytes: Vec::new(),
             sums: Vec::new(),
         };

@@ -157,10 +157,11 @@ impl Rig<Logged<Heap>> {
         self.check();
         self.tally.crashes += 1;
         // Clients that got no answer send again what they had sent.
-        for (_, one) in std::mem::take(&mut self.running) {
+        for (_, mut one) in std::mem::take(&mut self.running) {
             let Some(ticket) = one.request.ticket else {
                 continue;
             };
+            one.request.incarnation = self.clients[one.request.client].incarnation();
             self.tally.sent_again += 1;
             let key = (one.request.client, ticket.word());
             let was_done = self.carried_out.contains_key(&key);
