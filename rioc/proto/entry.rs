@@ -228,7 +228,7 @@ fn object(entry: &Entry) -> Result<Object, Malformed> {
         blocks: 0,
         life,
         is_shrinking: false,
-        is_recent: false,
+        uses: 0,
         backed: wire.backed.get(),
         is_cut: false,
         is_leaving: false,
@@ -284,5 +284,6 @@ fn extent(entry: &Entry) -> Result<Extent, Malformed> {
         pins: 0,
         used: Blocks::of(0, wire.blocks),
         blocks: wire.blocks,
+        uses: 0,
     })
 }

@@ -27,7 +27,8 @@ use super::{
         Slot,
         Slots,
         Stored,
-        NONE, //
+        NONE,
+        USES_MAX, //
     },
     span::ObjectId, //
 };
@@ -286,7 +287,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             blocks: 0,
             life,
             is_shrinking: false,
-            is_recent: true,
+            uses: 1,
             backed: 0,
             is_cut: self.is_backed,
             is_leaving: false,
@@ -387,26 +388,31 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         self.is_reaping()
     }
 
-    /// Chooses the object that is evicted next, of `max` slots from one on: one that was not used
-    /// since the last look. Returns the slot at which the next look begins as well; behind the last
-    /// one it is the first one.
+    /// Chooses the object that is evicted next, of `max` slots from one on: one that was looked at
+    /// as often as it was used. Returns the slot at which the next look begins as well; behind the
+    /// last one it is the first one.
     pub fn oldest(&mut self, from: u32, max: u32) -> (Option<ObjectId>, u32) {
         let end = self.slots.count().min(from.saturating_add(max));
         for slot in from..end {
             let Some(object) = self.slots.object_mut(slot) else {
                 continue;
             };
-            let was_recent = core::mem::take(&mut object.is_recent);
-            if object.life == Life::Linked && !was_recent {
+            if object.life == Life::Linked && object.uses == 0 {
                 return (Some(object.id), slot.saturating_add(1));
             }
+            object.uses = object.uses.saturating_sub(1);
         }
         (None, if end < self.slots.count() { end } else { 0 })
     }
 
-    fn use_object(&mut self, number: u32) {
+    /// An object is read, or written. What is written again and again is used once: else all that
+    /// is new would seem to be used often.
+    fn use_object(&mut self, number: u32, is_read: bool) {
         if let Some(object) = self.slots.object_mut(number) {
-            object.is_recent = true;
+            object.uses = match is_read {
+                true => object.uses.saturating_add(1).min(USES_MAX),
+                false => object.uses.max(1),
+            };
         }
     }
 

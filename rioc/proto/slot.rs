@@ -11,6 +11,9 @@ use super::span::ObjectId;
 pub const NONE: u32 = u32::MAX;
 /// The bytes of a slot at most.
 pub const SLOT_BYTES: usize = 48;
+/// The most uses that are counted: what was used so often stays for as many rounds of eviction as
+/// it is not used again.
+pub const USES_MAX: u8 = 3;
 /// The bytes of memory for an extent with a range, at most.
 pub const EXTENT_MEMORY_BYTES: usize = 128;
 
@@ -46,8 +49,8 @@ pub struct Object {
     /// Whether ranges are behind its end, as it was made shorter: it must not become longer before
     /// they are gone.
     pub is_shrinking: bool,
-    /// Whether it was used since eviction has looked at it.
-    pub is_recent: bool,
+    /// The uses of it, less the looks of eviction.
+    pub uses: u8,
     /// The blocks that its file is meant for where there is no range.
     pub backed: u32,
     /// Whether the file may have something behind these.
@@ -192,6 +195,8 @@ pub struct Extent {
     pub used: Blocks,
     /// The number of blocks.
     pub blocks: u8,
+    /// The reads of it, less the looks of who drops what is in files.
+    pub uses: u8,
 }
 
 /// The last operation of a lane of a client, as a log keeps it.

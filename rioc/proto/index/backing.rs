@@ -373,7 +373,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     }
 
     /// Drops the blocks of an extent, in a slot, that are in the files of all objects that have
-    /// them; returns whether it did.
+    /// them; returns whether it did. One that was read more than once stays for as many looks: what
+    /// is read once, as all objects by a copy of them, drops nothing else.
     pub fn drop_clean(&mut self, number: u32, changes: &mut impl Changes) -> bool {
         let extent = self.slots.extent(number).copied();
         let is_droppable = |references: u32| references > 0 && references <= STEP_RANGES;
@@ -387,6 +388,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
                 return false;
             }
             next = range.next;
+        }
+        if let Some(used) = self.slots.extent_mut(number).filter(|used| used.uses > 1) {
+            used.uses = used.uses.saturating_sub(1);
+            return false;
         }
         let mut next = extent.ranges;
         while let Some(range) = self.slots.range(next).copied() {

@@ -8,7 +8,8 @@ use super::{
             Life,
             Memory,
             Slot,
-            Stored, //
+            Stored,
+            USES_MAX, //
         },
         span::{
             ObjectId,
@@ -108,7 +109,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             return Err(Refused::TooLong);
         }
         let (number, object) = self.known(id)?;
-        self.use_object(number);
+        self.use_object(number, true);
         let bytes = object.size.min(span.end()).saturating_sub(span.offset());
         let mut reading = Reading {
             size: object.size,
@@ -127,6 +128,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             };
             let source = self.source(number, block);
             self.pin(source.as_ref());
+            let extent = source.and_then(|source| self.slots.extent_mut(source.extent));
+            if let Some(extent) = extent {
+                extent.uses = extent.uses.saturating_add(1).min(USES_MAX);
+            }
             let end = end.min(blocks.end);
             reading.add(Part {
                 block,
@@ -205,7 +210,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             Ok((number, _)) => number,
             Err(_) => self.add(id, (0, Life::Linked), changes)?,
         };
-        self.use_object(number);
+        self.use_object(number, false);
         let blocks = span.blocks();
         self.cut(number, &blocks, u32::MAX, changes);
         // CAST: At most IO_BLOCKS_MAX.

@@ -196,6 +196,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             pins: 0,
             used: Taken::of(0, blocks),
             blocks,
+            uses: 0,
         };
         let extent = self.slots.take(Slot::Extent(extent));
         let extent = extent.ok_or(Refused::NoSlots)?;

@@ -30,6 +30,7 @@ use super::{
             Message,
             Operation, //
         },
+        slot::USES_MAX,
         span::{
             ObjectId,
             Span,
@@ -287,7 +288,8 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     fn drop_clean(&mut self, (need, of): (Need, For), looked: &mut u64) -> bool {
         let count = self.index.slots().count();
         for _ in 0..LOOK_SLOTS {
-            if self.index.usage().clean == 0 || *looked >= count.into() {
+            let most = u64::from(count).saturating_mul(USES_MAX.into());
+            if self.index.usage().clean == 0 || *looked >= most {
                 return true;
             }
             let Some(files) = &mut self.files else {

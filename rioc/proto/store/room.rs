@@ -19,6 +19,7 @@ use super::{
             Medium,
             Need, //
         },
+        slot::USES_MAX,
         span::{
             ObjectId,
             Span, //
@@ -35,7 +36,7 @@ use super::{
 const SERVER: u32 = u32::MAX;
 /// The objects that a step of an operation tries to evict at most.
 const EVICT_TRIES: usize = 16;
-/// The slots that a step of an operation looks at for them, once or a few times.
+/// The slots that a step of an operation looks at for them.
 const EVICT_SLOTS: u32 = 4096;
 
 /// The use of blocks that are waited for: some are for reading only.
@@ -55,8 +56,9 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             return Stop::Refused(Errno::ENOSPC);
         };
         let (mut from, mut left) = (first, EVICT_SLOTS);
-        // In the first round all may have been used.
-        let most = u64::from(self.index.slots().count()).saturating_mul(2);
+        // In the first rounds all may have been used.
+        let rounds = u64::from(USES_MAX).saturating_add(1);
+        let most = u64::from(self.index.slots().count()).saturating_mul(rounds);
         for _ in 0..EVICT_TRIES {
             if left == 0 || op.looked >= most {
                 break;

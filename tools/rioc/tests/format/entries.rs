@@ -35,7 +35,7 @@ fn object(low: u64, life: Life) -> Slot {
         blocks: 0,
         life,
         is_shrinking: false,
-        is_recent: false,
+        uses: 0,
         backed: 0,
         is_cut: false,
         is_leaving: false,
@@ -61,6 +61,7 @@ fn extent(blocks: u8) -> Slot {
         pins: 0,
         used: Blocks::of(0, blocks),
         blocks,
+        uses: 0,
     })
 }
 

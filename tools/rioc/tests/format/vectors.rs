@@ -359,7 +359,7 @@ const OBJECT: Object = Object {
     blocks: 0,
     life: Life::Hidden,
     is_shrinking: false,
-    is_recent: false,
+    uses: 0,
     backed: 0x0605,
     is_cut: false,
     is_leaving: false,
@@ -391,6 +391,7 @@ fn each_entry_has_its_bytes() {
         pins: 0,
         used: Blocks::of(0, 29),
         blocks: 29,
+        uses: 0,
     };
     let used = Extent {
         references: 3,

@@ -158,7 +158,7 @@ const SLOTS: usize = 700;
 
 impl OnFiles {
     /// Sends a request, and lets all end; returns its errno.
-    fn errno_of(&mut self, ask: Ask) -> u16 {
+    pub(crate) fn errno_of(&mut self, ask: Ask) -> u16 {
         let request = self.request(0, ask, 0);
         let tag = self.send(request).unwrap();
         for _ in 0..20_000 {

@@ -12,6 +12,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod ages;
 mod assembly;
 mod attaching;
 mod backing;
