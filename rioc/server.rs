@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `stores`, `sysfs` | stores are added and deleted |
 //! | `session` | clients attach |
-//! | `store` | requests come to a store, and a work item carries them out |
+//! | `store` | requests come to a store, a work item carries them out; its end |
 //! | `engine` | requests, under the lock of the store: what `proto::store` decides |
 //! | `upkeep` | segments are collected, in a work item of its own |
 //! | `reading` | blocks are read, answers are made |

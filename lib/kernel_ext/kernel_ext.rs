@@ -35,6 +35,7 @@ pub mod ida;
 pub mod lz4;
 pub mod memory;
 pub mod miscdevice;
+pub mod module;
 pub mod pages;
 pub mod param;
 pub mod percpu;

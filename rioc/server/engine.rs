@@ -27,6 +27,7 @@ use super::{
         Elements,
         Tables,
         CLIENTS_MAX,
+        DEPTH,
         REQUESTS_MAX, //
     },
     message::{
@@ -76,6 +77,8 @@ enum State {
     Runs,
     /// Waits for room, or for blocks that are read.
     Stays,
+    /// Waits for a file.
+    Files,
     /// Waits for a batch before it is answered.
     Ended(Done),
 }
@@ -173,6 +176,11 @@ fn split(tag: u32) -> (usize, usize) {
     ((tag >> u16::BITS) as usize, usize::from(tag as u16))
 }
 
+fn request_of(clients: &mut KVec<KBox<Known>>, tag: u32) -> Option<&mut Request> {
+    let (client, chunk) = split(tag);
+    clients.get_mut(client)?.requests.get_mut(chunk)?.as_mut()
+}
+
 impl<D: Kept> Engine<D> {
     /// Begins without clients. Sleeps.
     #[inline(never)]
@@ -203,10 +211,20 @@ impl<D: Kept> Engine<D> {
         self.in_flight == 0
     }
 
-    /// The store is being deleted: who waits for room, which may never be there, is answered.
+    /// The store is being deleted: who waits for room, which may never be there, is answered, and
+    /// so is who waits for a file, which may hang.
     pub(super) fn end_waiting(&mut self) {
         self.is_ending = true;
         self.try_again();
+        let tags = |clients: u32| (0..clients).flat_map(|c| (0..DEPTH).map(move |n| tag_of(c, n)));
+        // CAST: At most CLIENTS_MAX.
+        for tag in tags(self.clients.len() as u32) {
+            let request = request_of(&mut self.clients, tag);
+            if let Some(request) = request.filter(|request| request.state == State::Files) {
+                let done = self.store.end_early(&mut request.op, &mut self.acting);
+                self.end(tag, done);
+            }
+        }
     }
 
     /// Whether nothing is in flight, and all is durable.
@@ -333,10 +351,9 @@ impl<D: Kept> Engine<D> {
 
     /// Follows the result of a step, for which blocks were `read`.
     pub(super) fn follow(&mut self, tag: u32, step: Step, read: Result<Option<u64>, Failed>) {
-        let (client, chunk) = split(tag);
-        let known = self.clients.get_mut(client).map(|known| &mut **known);
-        let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
-        let Some(request) = request else { return };
+        let Some(request) = request_of(&mut self.clients, tag) else {
+            return;
+        };
         let Ok(message) = message_of(&request.operation) else {
             return;
         };
@@ -351,12 +368,12 @@ impl<D: Kept> Engine<D> {
                 request.state = State::Runs;
                 self.acting.run(tag);
             }
-            Step::Wait(_) | Step::Room if self.is_ending => {
+            Step::Wait(_) | Step::Room | Step::File { .. } if self.is_ending => {
                 let done = self.store.end_early(&mut request.op, &mut self.acting);
                 self.end(tag, done);
             }
             Step::File { is_next } => {
-                request.old = [None; OLD_MAX];
+                (request.old, request.state) = ([None; OLD_MAX], State::Files);
                 if !is_next {
                     self.counts.miss(&message);
                 }
@@ -386,10 +403,9 @@ impl<D: Kept> Engine<D> {
 
     /// A request has ended: it is answered when its batch is durable.
     fn end(&mut self, tag: u32, done: Done) {
-        let (client, chunk) = split(tag);
-        let known = self.clients.get_mut(client).map(|known| &mut **known);
-        let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
-        let Some(request) = request else { return };
+        let Some(request) = request_of(&mut self.clients, tag) else {
+            return;
+        };
         request.state = State::Ended(done);
         let durable = self.store.medium().durable_up_to();
         if done.after <= durable {
@@ -469,10 +485,7 @@ impl<D: Kept> Engine<D> {
     /// Lets those try again that wait for room.
     pub(super) fn try_again(&mut self) {
         for tag in self.waiting.drain_all() {
-            let (client, chunk) = split(tag);
-            let known = self.clients.get_mut(client).map(|known| &mut **known);
-            let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
-            if let Some(request) = request {
+            if let Some(request) = request_of(&mut self.clients, tag) {
                 request.state = State::Runs;
                 self.acting.run(tag);
             }

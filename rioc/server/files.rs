@@ -38,32 +38,28 @@ use crate::proto::{
 /// The blocks of a job, some of which are copied under the lock at a time.
 const BUFFER_BYTES: usize = IO_BLOCKS_MAX * BLOCK_BYTES as usize;
 
-/// Opens the folder of a store, in which it can write. Sleeps.
+/// Opens the folder of a store. Sleeps.
 ///
 /// # Errors
 ///
-/// Those of opening, and of making a file, after a log line.
+/// Those of opening, after a log line.
 pub(super) fn open(name: &str, path: &[u8]) -> Result<Folder> {
-    let shown = Escaped(path);
-    let folder = Folder::open(&c_string(path)?).inspect_err(|error| {
+    Folder::open(&c_string(path)?).inspect_err(|error| {
+        let shown = Escaped(path);
         pr_err!(
             "add_store: '{name}': backing={}: cannot be opened: {error:?}: give the path of a \
              folder that is there\n",
             format_args!("{shown}")
         );
-    })?;
-    probe(&folder).inspect_err(|error| {
-        pr_err!(
-            "add_store: '{name}': backing={}: cannot be written: {error:?}: mount it for writing, \
-             and make room\n",
-            format_args!("{shown}")
-        );
-    })?;
-    Ok(folder)
+    })
 }
 
-/// Makes a file, syncs it, and removes it.
-fn probe(folder: &Folder) -> Result {
+/// Makes a file in a folder, syncs it, and removes it. Sleeps.
+///
+/// # Errors
+///
+/// Those of the folder.
+pub(super) fn probe(folder: &Folder) -> Result {
     let name = c_string(file_name::PROBE)?;
     let file = folder.file(&name, true)?;
     file.write(0, b"rioc")?;

@@ -2,6 +2,7 @@
 
 //! A store: the requests that come to it, and the work item that carries them out.
 
+mod ending;
 mod filing;
 
 use kernel::{
@@ -35,10 +36,7 @@ use kernel_ext::{
         IrqLock, //
     },
     sysfs::ShowBuffer,
-    workqueue::{
-        self,
-        WorkQueue, //
-    },
+    workqueue::WorkQueue, //
 };
 use rtrs_server::Operation;
 
@@ -57,8 +55,7 @@ use super::{
     memory::REQUESTS_MAX,
     one_device::{
         LogDevice,
-        OneDevice,
-        TIMEOUT_MS, //
+        OneDevice, //
     },
     reading::Scratch,
     upkeep::Upkeep, //
@@ -93,9 +90,13 @@ pub(super) trait StoreService: Send + Sync {
     /// Whether it was deleted, or is being so.
     fn is_stopped(&self) -> bool;
 
-    /// Ends what goes on, and frees its memory. Sleeps, for as long as a device may take; if it
-    /// hangs the rest is done by an item of `owed`.
-    fn stop(self: Arc<Self>, owed: &WorkQueue);
+    /// Ends what goes on, and frees its memory, in an item of `owed`. Sleeps, and can be killed;
+    /// a device or files that hang are not waited for.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` if it was killed: the item goes on.
+    fn stop(self: Arc<Self>, owed: &WorkQueue) -> Result;
 
     /// Returns what completes when no IO has a reference to it any more.
     fn gone(&self) -> Arc<Completion>;
@@ -147,6 +148,8 @@ pub(super) struct StoreOn<D: Kept> {
     file_queue: Arc<WorkQueue>,
     #[pin]
     drained: Completion,
+    #[pin]
+    ended: Completion,
     #[pin]
     work: Work<StoreOn<D>>,
     #[pin]
@@ -247,6 +250,7 @@ impl<D: Kept> StoreOn<D> {
                 filing <- new_mutex!(filing, "rioc_server::filing"),
                 file_queue,
                 drained <- Completion::new(),
+                ended <- Completion::new(),
                 work <- new_work!("rioc_server::StoreOn::work"),
                 keeping <- new_work!("rioc_server::StoreOn::keeping"),
                 files <- new_work!("rioc_server::StoreOn::files"),
@@ -346,20 +350,6 @@ impl<D: Kept> StoreOn<D> {
         done.unwrap_or_default()
     }
 
-    /// Frees its memory, when nothing goes on any more. Sleeps.
-    fn end(self: &Arc<Self>) {
-        self.end_files();
-        drop(workqueue::cancel_sync::<Self, 2>(self));
-        drop(workqueue::cancel_sync::<Self, 1>(self));
-        drop(workqueue::cancel_sync::<Self, 0>(self));
-        // Here, as the end of the last IO may have the last reference.
-        let (worker, upkeep) = (self.worker.lock().take(), self.upkeep.lock().take());
-        let filing = self.filing.lock().take();
-        let engine = self.engine.lock().take();
-        let list = core::mem::replace(&mut self.inbox.lock().list, KVVec::new());
-        drop((worker, upkeep, filing, engine, list));
-    }
-
     fn with_engine<R>(&self, call: impl FnOnce(&mut Engine<D>) -> Result<R>) -> Result<R> {
         let mut engine = self.engine.lock();
         engine.as_deref_mut().map_or(Err(ENOENT), call)
@@ -415,30 +405,8 @@ impl<D: Kept> StoreService for StoreOn<D> {
         self.inbox.lock().is_closed
     }
 
-    fn stop(self: Arc<Self>, owed: &WorkQueue) {
-        self.inbox.lock().is_closed = true;
-        let _ = self.with_engine(|engine| {
-            engine.end_waiting();
-            Ok(())
-        });
-        self.clone().kick();
-        if self.drained.wait_timeout_ms(TIMEOUT_MS).is_ok() {
-            return self.end();
-        }
-        pr_warn!(
-            "store '{}' ends, but its device has not answered for {} s, and is in use until then\n",
-            &*self.name,
-            TIMEOUT_MS / 1000
-        );
-        let store = self.clone();
-        let spawned = owed.try_spawn(GFP_KERNEL, move || {
-            store.drained.wait();
-            store.end();
-        });
-        if spawned.is_err() {
-            self.drained.wait();
-            self.end();
-        }
+    fn stop(self: Arc<Self>, owed: &WorkQueue) -> Result {
+        self.end_on(owed)
     }
 
     fn gone(&self) -> Arc<Completion> {

@@ -214,7 +214,7 @@ impl Stores {
         let store = self.make(&command)?;
         self.show(&store).inspect_err(|error| {
             pr_err!("add_store: '{name}': no files can be made: {error:?}\n");
-            self.stop(&store);
+            let _ = self.stop(&store);
         })
     }
 
@@ -311,6 +311,14 @@ impl Stores {
                 format_args!("{shown}")
             );
         })?;
+        // Not before: that of a store that has not ended may hang.
+        files::probe(&folder).inspect_err(|error| {
+            pr_err!(
+                "add_store: '{name}': backing={}: cannot be written: {error:?}: mount it for \
+                 writing, and make room\n",
+                format_args!("{shown}")
+            );
+        })?;
         let (found, others) = files::objects(&mut folder).inspect_err(|error| {
             pr_err!(
                 "add_store: '{name}': backing={}: cannot be read: {error:?}\n",
@@ -343,7 +351,7 @@ impl Stores {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if there is none, after a log line.
+    /// `ENOENT` if there is none, after a log line; `ERESTARTSYS` if the task is killed.
     pub(super) fn delete(&self, name: &[u8]) -> Result {
         let _changing = self.begin_to_change(name)?;
         let mut list = self.list.lock();
@@ -360,15 +368,15 @@ impl Stores {
             return Err(ENOENT);
         };
         drop(files);
-        self.stop(&store);
+        self.stop(&store)?;
         pr_info!("store '{}' deleted\n", store.name());
         Ok(())
     }
 
     /// Ends a store. The removal of the module waits for the end of its last IO, which may still be
     /// on its way out.
-    fn stop(&self, store: &Arc<dyn StoreService>) {
-        store.clone().stop(&self.owed);
+    fn stop(&self, store: &Arc<dyn StoreService>) -> Result {
+        let stopped = store.clone().stop(&self.owed);
         let mut gone = self.gone.lock();
         gone.retain(|gone| !gone.is_done());
         if gone.push(store.gone(), GFP_KERNEL).is_err() {
@@ -377,6 +385,7 @@ impl Stores {
                 store.name()
             );
         }
+        stopped
     }
 
     /// Deletes all of them: the module goes, and no one adds or deletes any. Sleeps.
@@ -386,7 +395,7 @@ impl Stores {
                 break;
             };
             drop(files);
-            self.stop(&store);
+            let _ = self.stop(&store);
         }
         while let Some(gone) = self.gone.lock().pop() {
             gone.wait();

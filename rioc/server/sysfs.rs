@@ -20,6 +20,7 @@ use kernel::{
 };
 use kernel_ext::{
     memory,
+    module::ModuleUse,
     sysfs::{
         Attribute,
         Class,
@@ -102,6 +103,8 @@ fn store_add_store(
     _context: &StoreContext<'_>,
     line: &str,
 ) -> Result {
+    // A file system that hangs may have it wait: who unloads the module is told so.
+    let _in_use = ModuleUse::new(&crate::THIS_MODULE);
     memory::without_io(|| stores.add(line.as_bytes()))
 }
 

@@ -59,7 +59,7 @@ DRIVERS: dict[str, Layers] = {
                 "callback restart"),
     "lib/transfer": ("proto rdma_transfer", "segments", "active", "received receiving sending"),
     "lib/block": ("block_ext block_ext_sys integrity major mq op", "bdev limits", "bio disk", "blocking"),
-    "lib/kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory miscdevice pages percpu random "
+    "lib/kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory miscdevice module pages percpu random "
                        "sync text workqueue xor", "ratelimit scatterlist sysfs", "crc param"),
     "lib/net": ("destination digest dns net_ext net_ext_sys tcp", "namespace"),
     "lib/vfs": ("active_refs attributes direct_read directory folios keyring mounted proc trace vfs_ext "

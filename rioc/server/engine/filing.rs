@@ -11,7 +11,7 @@ use super::{
         memory::Crc,
         message::message_of, //
     },
-    split,
+    request_of,
     Engine,
     State, //
 };
@@ -52,10 +52,10 @@ impl<D: Kept> Engine<D> {
             }
         }
         while let Some(tag) = self.acting.next_file() {
-            let (client, chunk) = split(tag);
-            let known = self.clients.get_mut(client).map(|known| &mut **known);
-            let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
-            let Some(request) = request else { continue };
+            let request = request_of(&mut self.clients, tag);
+            // One that the end of the store has answered is not here any more.
+            let waits = request.filter(|request| request.state == State::Files);
+            let Some(request) = waits else { continue };
             let message = message_of(&request.operation).ok();
             let work = message.and_then(|message| self.store.file_of(&mut request.op, &message));
             if let Some(work) = work {
@@ -92,10 +92,7 @@ impl<D: Kept> Engine<D> {
         (tag, work): (Option<u32>, FileWork),
         result: Result<&[u8], ferro_proto::errno::Errno>,
     ) {
-        let place = tag.map(split);
-        let known = place.and_then(|(client, _)| self.clients.get_mut(client));
-        let known = known.map(|known| &mut **known).zip(place);
-        let request = known.and_then(|(known, (_, chunk))| known.requests.get_mut(chunk)?.as_mut());
+        let request = tag.and_then(|tag| request_of(&mut self.clients, tag));
         let done = result.map(|_| ());
         match (work, request) {
             (FileWork::Fetch(fetch), Some(request)) => {

@@ -9,7 +9,7 @@ use super::{
         message::message_of,
         reading::Scratch, //
     },
-    split,
+    request_of,
     Engine,
     State, //
 };
@@ -57,9 +57,7 @@ impl<D: Kept> Engine<D> {
     fn next(&mut self, scratch: &mut Scratch) -> Option<Turn> {
         loop {
             let tag = self.acting.next()?;
-            let (client, chunk) = split(tag);
-            let known = self.clients.get_mut(client).map(|known| &mut **known);
-            let request = known.and_then(|known| known.requests.get_mut(chunk)?.as_mut());
+            let request = request_of(&mut self.clients, tag);
             let Some(request) = request else { continue };
             match request.state {
                 State::Arrives => self.begin(tag),
@@ -77,7 +75,7 @@ impl<D: Kept> Engine<D> {
                     scratch.prepare(&mut *self.store, (operation, old));
                     return Some(Turn::Reads(tag));
                 }
-                State::Repeated | State::Stays | State::Ended(_) => (),
+                State::Repeated | State::Stays | State::Files | State::Ended(_) => (),
             }
         }
     }

@@ -114,6 +114,14 @@ def a_flush_fails(address: str, _folder: Path) -> None:
 
 
 @deed
+def a_flush_hangs(address: str, _folder: Path) -> None:
+    """It is answered when its store is deleted, and says nothing of what is written."""
+    c, of = Rioc(address).begin(), (1, 1)
+    c.put(of, BLOCK - 1, b"xy", w.FLAG_CREATE)
+    refused(errno.ENODEV, lambda: c.ask(w.FLUSH, of))
+
+
+@deed
 def a_flush_goes_on(address: str, folder: Path) -> None:
     """What could not be written is there, and is written now."""
     c, of = Rioc(address, name=b"behind").begin(), (1, 1)

@@ -110,6 +110,34 @@ def test_a_disk_that_fails_loses_nothing(vm: Lab) -> None:
     eq(vm.server.log_matches("are lost", mark), [])
 
 
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_file_system_that_hangs_holds_up_nobody(vm: Lab) -> None:
+    """Its store is deleted: what waits for files is ENODEV, who deletes it can be killed, others come and go, and the
+    module says that it is in use. When it goes on all is written."""
+    begin(vm, disk(vm))
+    does(vm, "a_file_is_there")
+    vm.server.run("dmsetup suspend --noflush --nolockfs m0")
+    try:
+        flush = vm.server.start_job(f"{deed('a_flush_hangs', vm)} 2>&1", 60)
+        until(lambda: stats(vm)["writes"] > 1, 20, "it has written")
+        vm.server.run("sleep 2")
+        delete = vm.server.start_job(f"echo bb > {CONTROL}/del_store & echo $! > /run/pid; wait", 60)
+        eq(flush.ok(20).splitlines()[-1], "ok")
+        vm.server.run(f"timeout -s KILL 10 sh -c 'echo name=dd ram_mib=1 > {CONTROL}/add_store; "
+                      f"echo dd > {CONTROL}/del_store'", 20)
+        for _ in range(2):
+            said = vm.server.run("timeout -s KILL 5 rmmod rioc_server 2>&1; echo $?", 20)
+            ok("in use" in said or "temporarily unavailable" in said, f"rmmod: {said}")
+            vm.server.run("kill -9 $(cat /run/pid); true")
+            until(lambda: not delete.running, 5, "who deletes it is killed")
+        eq(vm.server.write(f"{CONTROL}/add_store", STORE), "EBUSY")
+    finally:
+        vm.server.run("dmsetup resume m0")
+    until(lambda: vm.server.write(f"{CONTROL}/add_store", STORE) == "", 20, "the file system goes on")
+    does(vm, "a_flush_goes_on")
+    vm.server.run("rmmod rioc_server", 60)
+
+
 @pytest.mark.tier(tier.ALL)
 @needs(machines=1, own_modules=True, timeout=240)
 def test_files_that_are_full_lose_nothing(vm: Lab) -> None:

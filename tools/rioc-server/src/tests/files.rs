@@ -253,3 +253,38 @@ fn a_flush_is_a_sync() {
         assert_eq!(folder.syncs(), syncs);
     }
 }
+
+/// A store is deleted while a file hangs: who waits for files is told that it is no store, none of
+/// what was not synced is called durable, and the job that comes to its end is for nobody.
+#[test]
+fn a_store_that_is_deleted_waits_for_no_file() {
+    const ENODEV: i32 = 19;
+    let folder = Folder::empty();
+    let mut filed = Filed::new(&folder, 256);
+    for object in 0..3 {
+        assert_eq!(filed.write(object, 0, &[1; 100]), 0);
+    }
+    for (object, chunk) in (0..3).zip(4..) {
+        let flush = Asked::Flush {
+            object: id(object),
+            span: Span::ALL,
+        };
+        filed.server.send((filed.client, chunk), (0, 0), flush, &[]);
+    }
+    while filed.server.go_on(0) {}
+    assert!(filed.server.engine.begin_filing());
+    let hangs = filed.server.engine.begin_file().unwrap();
+    assert!(hangs.0.is_some());
+    filed.server.engine.end_waiting();
+    while filed.server.go_on(0) {}
+    let answers = filed.server.take_answers();
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|answer| answer.errno == ENODEV));
+    assert!(filed.server.engine.is_idle());
+    filed.server.engine.end_file(hangs, Ok(&[]));
+    filed.server.engine.store.end_files();
+    while filed.server.engine.goes_on_filing() {
+        filed.file_one();
+    }
+    assert_eq!(filed.server.take_answers().len(), 0);
+}
