@@ -15,9 +15,25 @@ use block_ext::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    },
 };
-use kernel_ext::pages::PageBlock;
+use kernel_ext::{
+    pages::PageBlock,
+    sync::{
+        new_irq_lock,
+        IrqLock, //
+    },
+    workqueue::{
+        Flags as QueueFlags,
+        WorkQueue, //
+    },
+};
 use seglog::{
     layout::{
         COLUMN_BYTES_MAX,
@@ -70,9 +86,41 @@ impl BioData for LogBio {
     }
 }
 
+/// Submits IO in an item of its own, in its order: a device that takes no more, as its queue is
+/// full, has that wait, and not who has the lock of the engine.
+#[pin_data]
+struct Submitter {
+    /// IO that was not submitted yet; there is room for all that are in flight.
+    #[pin]
+    bios: IrqLock<KVec<Bio<LogBio>>>,
+    #[pin]
+    work: Work<Submitter>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Submitter { self.work }
+}
+
+impl WorkItem for Submitter {
+    type Pointer = Arc<Submitter>;
+
+    fn run(submitter: Arc<Submitter>) {
+        loop {
+            let next = submitter.bios.lock().remove(0);
+            match next {
+                Ok(bio) => bio.submit(),
+                Err(_) => return,
+            }
+        }
+    }
+}
+
 /// The device of a log, and the memory of what is written.
 pub(super) struct LogIo {
     device: Arc<BlockDevice>,
+    submitter: Arc<Submitter>,
+    /// The queue of its item, which may be returning from the last IO.
+    queue: WorkQueue,
     /// Whether batches are flushed: else each is written through. An administrator may say of the
     /// device later that it has another cache; the log has asked once.
     has_cache: bool,
@@ -98,8 +146,16 @@ impl LogIo {
         let order = PageBlock::order_for(COLUMN_BYTES_MAX);
         // CAST: Some.
         let bios = Arc::new(BioPool::new(IOS_MAX as u16)?, GFP_KERNEL)?;
+        let flags = QueueFlags::UNBOUND | QueueFlags::MEM_RECLAIM;
+        let room = KVec::with_capacity(IOS_MAX, GFP_KERNEL)?;
+        let submitter = pin_init!(Submitter {
+            bios <- new_irq_lock!(room, "rioc_server::Submitter::bios"),
+            work <- new_work!("rioc_server::Submitter::work"),
+        });
         Ok(Self {
             device,
+            submitter: Arc::pin_init(submitter, GFP_KERNEL)?,
+            queue: WorkQueue::new(c"rioc_log", flags, 0)?,
             has_cache,
             bios,
             ends: None,
@@ -128,7 +184,7 @@ impl LogIo {
             ends,
             io,
         };
-        // The engine's lock is held: throttling of writeback would have all wait for the device.
+        // Throttling of writeback would have readers of the device wait for it.
         let flags = (flags | Flags::SYNC).awaited(op);
         let mut bio = Bio::new(own, op, flags, at / u64::from(SECTOR_BYTES));
         let filled = match data {
@@ -138,7 +194,13 @@ impl LogIo {
         };
         // Dropping the bio ends it with an error.
         match filled {
-            Ok(()) => bio.submit(),
+            Ok(()) => {
+                let pushed = self.submitter.bios.lock().push_within_capacity(bio);
+                drop(pushed);
+                let _ = self
+                    .queue
+                    .enqueue::<Arc<Submitter>, 0>(self.submitter.clone());
+            }
             Err(_) => drop(bio),
         }
     }

@@ -44,7 +44,7 @@ MEASURED: dict[str, tuple[float, float]] = {
     "paths_server": (76, 23), "pi": (36, 20), "pi_damage": (15, 4), "pi_devices": (14, 17), "pi_grow": (0, 92),
     "pi_scrub": (9, 0), "pi_sectors": (0, 30), "pi_shared": (13, 0), "pi_store": (46, 6), "pi_use": (0, 122),
     "power": (15, 35), "preemption": (0, 23), "processors": (0, 15), "quarantine": (17, 13), "rdma": (6, 3),
-    "recovery": (25, 0), "replay": (2, 0), "rioc": (60, 6), "rioc_backing": (38, 25), "rioc_demo": (0, 14),
+    "recovery": (25, 0), "replay": (2, 0), "rioc": (66, 20), "rioc_backing": (44, 25), "rioc_demo": (0, 14),
     "rioc_paths": (0, 7), "rioc_power": (8, 10), "rioc_tool": (0, 38), "routes": (3, 0), "server_admin": (0, 32),
     "server_exports": (0, 34), "session_names": (0, 18), "silent_disks": (4, 3), "soak": (0, 82), "stack": (0, 68),
     "sysfs": (9, 0), "sysfs_fuzz": (0, 14), "teardown": (4, 21), "testdevice": (60, 18), "together": (14, 0),

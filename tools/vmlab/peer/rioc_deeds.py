@@ -296,6 +296,14 @@ def lies_are_refused(address: str, chance: random.Random) -> None:
 
 
 @deed
+def is_answered(address: str, _chance: random.Random) -> None:
+    """What needs no device is answered beside one that takes nothing."""
+    c = Rioc(address, name=b"asks").begin()
+    for _ in range(3):
+        c.ask(w.PING, size=w.ANSWER)
+
+
+@deed
 def hold(address: str, _chance: random.Random) -> None:
     """Goes on writing until the store, or the server, is gone; then it is told so by an errno, or a closed path."""
     c, number = Rioc(address).begin(), 0

@@ -33,6 +33,8 @@ WRONG_LOGS = (("log=/dev/null", "ENOTBLK", "cannot be opened"),
               ("log=/dev/ram1 mode=create", "EINVAL", "too few for 32 segments"),
               ("log=/dev/ram0 mode=create evict=objects", "EINVAL", "leave out one"))
 LOG_MIB = 10
+# Disks of so many requests at a time, and the latency of blk-wbt: 0 for none.
+DISKS = {"a_log_that_throttles_writes_stops_no_reader": (2, 75000), "a_log_whose_disk_is_full_stops_no_reader": (1, 0)}
 DEEDS = ("each_operation", "bytes_are_those_of_arrays", "leases_end_with_their_client",
          "a_copy_of_an_operation_is_answered_with_the_same", "a_store_is_full", "old_objects_make_room",
          "lies_are_refused")
@@ -148,24 +150,28 @@ def test_a_log_that_fails_stops_its_store(vm: Lab) -> None:
     vm.server.run("rmmod rioc_server")
 
 
+@pytest.mark.parametrize("name", DISKS)
 @needs(machines=1, own_modules=True, timeout=240)
-def test_a_log_that_throttles_writes_stops_no_reader(vm: Lab) -> None:
-    """The log's device hangs with as many writes as blk-wbt allows: what is asked of the store under its lock is
-    answered."""
+def test_disk(vm: Lab, name: str) -> None:
+    """The log's device hangs with as many writes as blk-wbt allows, or as it has tags: what is asked of the store under
+    its lock is answered, and so is who comes."""
     ec.disks(vm, LOG_MIB, 1)
-    vm.server.run("rmmod loop; set -e; modprobe loop hw_queue_depth=2; losetup --direct-io=on /dev/loop0 /dev/dm-0; "
-                  "echo 75000 > /sys/block/loop0/queue/wbt_lat_usec")
+    depth, wbt_us = DISKS[name]
+    vm.server.run(f"rmmod loop; set -e; modprobe loop hw_queue_depth={depth}; losetup --direct-io=on /dev/loop0 "
+                  f"/dev/dm-0; echo {wbt_us} > /sys/block/loop0/queue/wbt_lat_usec")
     vm.defer(vm.server.run, "losetup -D; for i in 1 2 3 4 5; do rmmod loop && exit; sleep 0.3; done; exit 1")
     load(vm, "name=bb log=/dev/loop0 mode=create")
-    writer = vm.server.start_job(deed("hold", vm), 100)
+    writers = [vm.server.start_job(deed("hold", vm), 100) for _ in range(3)]
     until(lambda: stats(vm)["writes"] > 3, 40, "it writes")
     vm.server.run("dmsetup suspend --noflush --nolockfs m0")
     try:
         vm.server.run("sleep 3; timeout -s KILL 5 cat /sys/class/rioc-server/ctl/stores/bb/stats > /dev/null", 20)
         eq(vm.server.try_run("grep -ls wbt_wait /proc/[0-9]*/stack").out, "")
+        eq(vm.server.run(deed("is_answered", vm), 20).splitlines()[-1], "ok")
     finally:
         vm.server.run("dmsetup resume m0")
-        writer.kill()
+        for writer in writers:
+            writer.kill()
         vm.server.run("mods -r", 60)
 
 
