@@ -87,6 +87,11 @@ impl OneDevice {
         })
     }
 
+    /// Whether it owes an answer, so that others are errors.
+    pub(super) fn is_owed(&self) -> bool {
+        self.device.as_ref().is_some_and(|device| device.is_owed())
+    }
+
     fn device(&mut self) -> Result<&mut Blocking> {
         self.device.as_mut().ok_or(ENODEV)
     }

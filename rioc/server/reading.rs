@@ -311,6 +311,16 @@ impl Scratch {
         }
     }
 
+    /// Whether something is on the device only.
+    pub(super) fn needs_device(&self) -> bool {
+        !self.missing.is_empty()
+    }
+
+    /// Whether its device owes an answer.
+    pub(super) fn is_owed(&self) -> bool {
+        self.device.as_ref().is_some_and(OneDevice::is_owed)
+    }
+
     /// Reads what is on the device only, without the lock. Sleeps.
     pub(super) fn fetch(&mut self) {
         let mut first = 0;

@@ -4,6 +4,7 @@
 
 mod ending;
 mod filing;
+mod readers;
 
 use kernel::{
     prelude::*,
@@ -139,6 +140,9 @@ pub(super) struct StoreOn<D: Kept> {
     /// Only the work item takes it, around the lock of the engine.
     #[pin]
     worker: Mutex<Option<Worker>>,
+    /// Readers of the device of a log that are idle.
+    #[pin]
+    readers: IrqLock<readers::Idle<D>>,
     #[pin]
     upkeep: Mutex<Option<Upkeep<D>>>,
     /// The files of objects; only their work item takes it, and who ends the store.
@@ -232,6 +236,7 @@ impl<D: Kept> StoreOn<D> {
             list: KVVec::with_capacity(REQUESTS_MAX, GFP_KERNEL)?,
             ended: KVec::with_capacity(IOS_MAX, GFP_KERNEL)?,
         };
+        let readers = readers::new(device.as_ref())?;
         let upkeep = device.as_ref().map(Upkeep::new).transpose()?;
         let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let completes = CompleteOnDrop::new(gone.clone());
@@ -245,6 +250,7 @@ impl<D: Kept> StoreOn<D> {
                 inbox <- new_irq_lock!(inbox, "rioc_server::inbox"),
                 engine <- new_mutex!(Some(engine), "rioc_server::engine"),
                 worker <- new_mutex!(Some(worker), "rioc_server::worker"),
+                readers <- new_irq_lock!(readers, "rioc_server::readers"),
                 upkeep <- new_mutex!(upkeep, "rioc_server::upkeep"),
                 is_backed: filing.is_some(),
                 filing <- new_mutex!(filing, "rioc_server::filing"),
@@ -278,6 +284,7 @@ impl<D: Kept> StoreOn<D> {
 
     /// Does something of what can be done; returns whether there may be more.
     fn go_on(self: &Arc<Self>, worker: &mut Worker) -> bool {
+        self.exchange(&mut worker.scratch);
         let mut locked = self.engine.lock();
         let Some(engine) = locked.as_deref_mut() else {
             return false;
@@ -291,6 +298,9 @@ impl<D: Kept> StoreOn<D> {
         match turn {
             Turn::Reads(tag) => {
                 drop(locked);
+                if self.read_beside(tag, scratch) {
+                    return true;
+                }
                 scratch.fetch();
                 if let Some(engine) = self.engine.lock().as_deref_mut() {
                     engine.finish(tag, scratch);

@@ -83,9 +83,10 @@ impl<D: Kept> StoreOn<D> {
         drop(workqueue::cancel_sync::<Self, 0>(self));
         // Here, as the end of the last IO may have the last reference.
         let (worker, upkeep) = (self.worker.lock().take(), self.upkeep.lock().take());
+        let readers = core::mem::take(&mut *self.readers.lock());
         let filing = self.filing.lock().take();
         let engine = self.engine.lock().take();
         let list = core::mem::replace(&mut self.inbox.lock().list, KVVec::new());
-        drop((worker, upkeep, filing, engine, list));
+        drop((worker, upkeep, readers, filing, engine, list));
     }
 }

@@ -304,6 +304,15 @@ def is_answered(address: str, _chance: random.Random) -> None:
 
 
 @deed
+def all_is_read(address: str, _chance: random.Random) -> None:
+    """Reads what `objects_are_left` has left, however long its device takes."""
+    c = Rioc(address, name=b"reads").begin()
+    print("reads", flush=True)
+    c.send(c.head(w.READ, (1, 5), 0, BLOCK), w.READ_ANSWER + BLOCK)
+    assert c.answer(0, 60_000) == 0
+
+
+@deed
 def hold(address: str, _chance: random.Random) -> None:
     """Goes on writing until the store, or the server, is gone; then it is told so by an errno, or a closed path."""
     c, number = Rioc(address).begin(), 0

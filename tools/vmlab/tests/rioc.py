@@ -175,6 +175,26 @@ def test_disk(vm: Lab, name: str) -> None:
         vm.server.run("mods -r", 60)
 
 
+@pytest.mark.tier(tier.ALL)
+@needs(machines=1, own_modules=True, timeout=240)
+def test_a_read_that_hangs_holds_up_nobody(vm: Lab) -> None:
+    """The device of a log does not answer a read: others come, and are answered what needs no device; it is read when
+    the device goes on."""
+    ec.disks(vm, LOG_MIB, 1)
+    load(vm, "name=bb log=/dev/dm-0 mode=create")
+    eq(vm.server.run(deed("objects_are_left", vm), 200).splitlines()[-1], "ok")
+    vm.server.run("dmsetup suspend --noflush --nolockfs m0")
+    try:
+        reads = [vm.server.start_job(deed("all_is_read", vm), 100) for _ in range(2)]
+        vm.server.run("sleep 3")
+        eq(vm.server.run(deed("is_answered", vm), 20).splitlines()[-1], "ok")
+    finally:
+        vm.server.run("dmsetup resume m0")
+    for read in reads:
+        eq(read.ok(60).splitlines()[-1], "ok")
+    vm.server.run("mods -r", 60)
+
+
 @needs(machines=1, own_modules=True, timeout=240)
 def test_a_device_that_hangs_holds_up_no_other_store(vm: Lab) -> None:
     """A store is not added to it, and one that is on it is deleted, within the limit of 30 s; others come and go
