@@ -201,8 +201,8 @@ fn what_went_on_since_force_has_counted_another_one_is_not_given_up() {
     assert!(check(&steps, (0b111, 0), false));
 }
 
-/// Two go on by force, 0 and 2, and assemblies of 0 and 1, and of 1 and 2, that count it, are cut off
-/// when they have told one. What went on is not given up, and the reason says what helps.
+/// Two go on by force, 0 and 2, and assemblies of 0 and 1, and of 1 and 2, that count it are cut
+/// off when they have told one. What went on is not given up, and the reason says what helps.
 #[test]
 fn of_three_by_force_two_are_named_that_went_on() {
     let torn = Then::CutOff {
