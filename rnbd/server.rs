@@ -59,9 +59,9 @@ use crate::proto::boot::Boot;
 
 pub(crate) use self::sysfs::Control;
 
-/// The items at a time that answer messages about devices, each of which may be silent, and of those
-/// that submit requests, whose devices may take none. The kernel shares them out among the NUMA
-/// nodes by their processors: with eight of them there is an item for each queue that
+/// The items at a time that answer messages about devices, each of which may be silent, and of
+/// those that submit requests, whose devices may take none. The kernel shares them out among the
+/// NUMA nodes by their processors: with eight of them there is an item for each queue that
 /// [`proto::message_queue`](crate::proto::message_queue) permits.
 const DEVICE_ITEMS_MAX: u16 = 2048;
 
