@@ -37,9 +37,13 @@ impl<D: Kept> Engine<D> {
         is_new
     }
 
-    /// Whether the work item of files goes on. If not, it is queued again when that is due.
+    /// Whether the work item of files goes on. If not, it is queued again when that is due, and
+    /// those that wait for room learn whether there was some.
     pub(in crate::server) fn goes_on_filing(&mut self) -> bool {
         self.is_filing = self.wants_files();
+        if !self.is_filing {
+            self.try_again();
+        }
         self.is_filing
     }
 

@@ -57,7 +57,11 @@ impl<D: Kept> StoreOn<D> {
         let begun = self.with_engine(|engine| Ok(engine.begin_file()));
         let Some((tag, work)) = begun.ok().flatten() else {
             let goes_on = self.with_engine(|engine| Ok(engine.goes_on_filing()));
-            return goes_on.unwrap_or_default();
+            let goes_on = goes_on.unwrap_or_default();
+            if !goes_on {
+                self.clone().kick();
+            }
+            return goes_on;
         };
         let done = match &work {
             FileWork::Fetch(fetch) => filing.fetch(fetch),

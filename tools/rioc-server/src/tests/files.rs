@@ -130,6 +130,14 @@ impl Filed {
         })
     }
 
+    fn snapshot(&mut self, source: u64, destination: u64) -> i32 {
+        self.ask(Asked::Snapshot {
+            source: id(source),
+            destination: id(destination),
+            is_new: false,
+        })
+    }
+
     fn read(&mut self, object: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32> {
         let number = self
             .server
@@ -240,6 +248,20 @@ fn a_file_that_was_cut_is_an_error() {
     let mut filed = Filed::new(&folder, 256);
     folder.damage(&name(1));
     assert_eq!(filed.read(1, 0, IO), Err(EIO));
+}
+
+/// A snapshot that is larger than the memory is ENOSPC, and holds up no one.
+#[test]
+fn a_snapshot_that_has_no_room_is_an_error() {
+    let folder = Folder::empty();
+    let mut filed = Filed::new(&folder, 256);
+    for at in 0..11 {
+        assert_eq!(filed.write(1, at * IO as u64, &[at as u8 + 1; IO]), 0);
+    }
+    assert_eq!(filed.flush(1), 0);
+    assert_eq!(filed.snapshot(1, 2), ENOSPC);
+    assert_eq!(filed.write(3, 0, &[1; IO]), 0);
+    assert_eq!(filed.read(1, 0, IO), Ok(vec![1; IO]));
 }
 
 /// A flush syncs its file, and the folder when the file is new.
