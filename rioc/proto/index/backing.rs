@@ -279,7 +279,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             (object.is_cut, object.is_leaving) = (false, true);
         }
         let mut block = from;
-        while let Some((slot, range)) = self.range_at(number, block) {
+        // What is behind its end goes, and never comes back.
+        // CAST: At most the blocks of the largest object.
+        let end = object.size.div_ceil(BLOCK_BYTES) as u32;
+        while let Some((slot, range)) = self.range_in(number, block..end) {
             block = range.end();
             if range.in_file == InFile::Clean {
                 continue;
@@ -306,16 +309,11 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let object = self.slots.object(leaving.number).copied();
         let object = object.filter(|object| object.is_leaving && object.id == leaving.object);
         let is_cut = object.is_some_and(|object| object.is_cut);
-        let ends = leaving
-            .parts()
-            .iter()
-            .map(|part| part.block.saturating_add(part.blocks));
         let mut backed = object.map_or(0, |object| object.backed);
         if is_synced && !is_cut {
             // Where nothing was written, the file has zeroes.
             // CAST: At most the blocks of the largest object.
-            let size = leaving.size.div_ceil(BLOCK_BYTES) as u32;
-            backed = ends.fold(backed.max(size), u32::max);
+            backed = backed.max(leaving.size.div_ceil(BLOCK_BYTES) as u32);
         }
         if let Some(object) = self.slots.object_mut(leaving.number) {
             if object.is_leaving {
@@ -407,13 +405,16 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
 
     /// Returns an object of which something is to be written, in the slots from one on, as far as
     /// `max` of them: its name, and the first block. `all` includes those whose blocks are in
-    /// their files, but not their sizes. Returns the slot at which the next look begins as well.
+    /// their files, but not their sizes, and has no blocks behind an end, which no one removes any
+    /// more. Returns the slot at which the next look begins as well.
     pub fn dirty(&self, from: u32, (max, all): (u32, bool)) -> (Option<(ObjectId, u32)>, u32) {
         let end = self.slots.count().min(from.saturating_add(max));
         for slot in from..end {
             let (object, block) = match self.slots.get(slot) {
                 Some(Slot::Range(range)) if range.in_file == InFile::Dirty => {
-                    (self.slots.object(range.object), range.block)
+                    let object = self.slots.object(range.object);
+                    let at = u64::from(range.block).saturating_mul(BLOCK_BYTES);
+                    (object.filter(|object| !all || at < object.size), range.block)
                 }
                 Some(Slot::Object(object)) if all && object.is_cut => (Some(object), 0),
                 _ => continue,

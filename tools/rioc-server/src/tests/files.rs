@@ -116,6 +116,15 @@ impl Filed {
         self.end(number).errno
     }
 
+    /// Writes, while nothing is done with files.
+    fn write_now(&mut self, object: u64, at: u64, bytes: &[u8]) -> i32 {
+        self.sequence += 1;
+        let of = (self.client, 0);
+        self.server.write(of, self.sequence, (object, at), bytes);
+        while self.server.go_on(0) {}
+        self.server.take_answers()[0].errno
+    }
+
     fn ask(&mut self, asked: Asked<'_>) -> i32 {
         self.sequence += 1;
         let of = (self.client, 0);
@@ -262,6 +271,31 @@ fn a_snapshot_that_has_no_room_is_an_error() {
     assert_eq!(filed.snapshot(1, 2), ENOSPC);
     assert_eq!(filed.write(3, 0, &[1; IO]), 0);
     assert_eq!(filed.read(1, 0, IO), Ok(vec![1; IO]));
+}
+
+/// A job beside which the end of its object is removed leaves a file of which all is read.
+#[test]
+fn a_job_writes_nothing_behind_the_end() {
+    for steps in 0..6 {
+        let folder = Folder::empty();
+        let mut filed = Filed::new(&folder, 300);
+        for block in 0..200 {
+            assert_eq!(filed.write_now(1, block * BLOCK_BYTES, &[7; 4096]), 0);
+        }
+        filed.sequence += 1;
+        let (object, size) = (id(1), 0);
+        let asked = Asked::Truncate { object, size };
+        let of = (filed.client, 0);
+        let number = filed.server.send(of, (filed.sequence, 0), asked, &[]);
+        for _ in 0..steps {
+            filed.server.go_on(0);
+        }
+        filed.file_one();
+        assert_eq!(filed.end(number).errno, 0);
+        assert_eq!(filed.write(1, 0, &[8; 4096]), 0);
+        assert_eq!(filed.read(1, 0, IO), Ok(vec![8; 4096]), "{steps}");
+        assert_eq!(filed.snapshot(1, 2), 0);
+    }
 }
 
 /// A flush syncs its file, and the folder when the file is new.
