@@ -233,6 +233,7 @@ fn object(entry: &Entry) -> Result<Object, Malformed> {
         is_cut: false,
         is_leaving: false,
         has_file: false,
+        has_failed: false,
     })
 }
 

@@ -292,6 +292,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             is_cut: self.is_backed,
             is_leaving: false,
             has_file: self.is_backed,
+            has_failed: false,
         };
         let number = self.slots.take(Slot::Object(object));
         let number = number.ok_or(Refused::NoSlots)?;

@@ -59,6 +59,8 @@ pub struct Object {
     pub is_leaving: bool,
     /// Whether there may be a file of its name, which goes with it.
     pub has_file: bool,
+    /// Whether the last job of its file has failed, and the store has not come by it since.
+    pub has_failed: bool,
 }
 
 /// The knowledge that the file of an object has of a range.

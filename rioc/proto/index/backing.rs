@@ -15,6 +15,7 @@ use super::{
             InFile,
             Life,
             Memory,
+            Object,
             Range,
             Slot,
             Stored,
@@ -318,6 +319,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         if let Some(object) = self.slots.object_mut(leaving.number) {
             if object.is_leaving {
                 (object.backed, object.is_leaving) = (backed, false);
+                object.has_failed = !is_synced;
                 object.is_cut |= !is_synced;
                 changes.changed(leaving.number);
             }
@@ -406,22 +408,35 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     /// Returns an object of which something is to be written, in the slots from one on, as far as
     /// `max` of them: its name, and the first block. `all` includes those whose blocks are in
     /// their files, but not their sizes, and has no blocks behind an end, which no one removes any
-    /// more. Returns the slot at which the next look begins as well.
-    pub fn dirty(&self, from: u32, (max, all): (u32, bool)) -> (Option<(ObjectId, u32)>, u32) {
+    /// more. One whose file has failed is left out until the look has come by it. Returns the slot at
+    /// which the next look begins as well; behind the last one it is the first one.
+    pub fn dirty(&mut self, from: u32, (max, all): (u32, bool)) -> (Option<(ObjectId, u32)>, u32) {
         let end = self.slots.count().min(from.saturating_add(max));
         for slot in from..end {
+            let next = if slot.saturating_add(1) < self.slots.count() {
+                slot.saturating_add(1)
+            } else {
+                0
+            };
             let (object, block) = match self.slots.get(slot) {
                 Some(Slot::Range(range)) if range.in_file == InFile::Dirty => {
                     let object = self.slots.object(range.object);
                     let at = u64::from(range.block).saturating_mul(BLOCK_BYTES);
                     (object.filter(|object| !all || at < object.size), range.block)
                 }
+                Some(Slot::Object(object)) if object.has_failed => {
+                    if let Some(object) = self.slots.object_mut(slot) {
+                        object.has_failed = false;
+                    }
+                    continue;
+                }
                 Some(Slot::Object(object)) if all && object.is_cut => (Some(object), 0),
                 _ => continue,
             };
             // What has no name has no file.
-            if let Some(object) = object.filter(|object| object.life == Life::Linked) {
-                return (Some((object.id, block)), slot);
+            let is_due = |object: &&Object| object.life == Life::Linked && !object.has_failed;
+            if let Some(object) = object.filter(is_due) {
+                return (Some((object.id, block)), next);
             }
         }
         (None, if end < self.slots.count() { end } else { 0 })

@@ -51,6 +51,10 @@ const LOOK_SLOTS: u32 = 4096;
 /// The blocks that are kept for what is read, of a memory of four times as many.
 const READ_BLOCKS: u64 = 64;
 
+/// The jobs of a running store that fail one after the other before those that wait for room are
+/// told so.
+const FAILURES_MAX: u32 = 64;
+
 /// The work that is done with a file.
 #[derive(Debug)]
 #[must_use = "its extents are pinned"]
@@ -95,17 +99,29 @@ pub(super) struct Files {
     rests: bool,
     /// Removing files was of no use: it is not tried before something else is asked for.
     keeps: bool,
-    /// The slot at which the next look for what is dirty begins, and how many were looked at.
+    /// The slot at which the next look for what is dirty begins.
     next: u32,
+    /// Since a job of the store has written something: the slots that were looked at, the jobs that
+    /// have failed, and the error of the last one.
     looked: u32,
+    failures: u32,
+    error: Option<Errno>,
     /// The slot at which the next look for what can be dropped begins.
     clean: u32,
 }
 
 impl Files {
-    fn set_back(&mut self, reason: Errno) {
+    /// Begins a round through all slots.
+    fn begin_round(&mut self) {
+        (self.looked, self.failures, self.error) = (0, 0, None);
+    }
+
+    /// No file takes anything: who waits for room is told why.
+    fn set_back(&mut self) {
         self.setbacks = self.setbacks.wrapping_add(1);
-        (self.reason, self.is_wanted, self.rests) = (Some(reason), false, true);
+        self.reason = Some(self.error.unwrap_or(Errno::ENOSPC));
+        (self.is_wanted, self.rests) = (false, true);
+        self.begin_round();
     }
 
     /// Tries again, as something is asked for.
@@ -140,10 +156,11 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         self.files.as_ref()?.failed
     }
 
-    /// The store ends: all that is dirty is written, until a file fails.
+    /// The store ends: all that is dirty is written whose files work.
     pub fn end_files(&mut self) {
         if let Some(files) = &mut self.files {
-            (files.is_ending, files.looked) = (true, 0);
+            files.is_ending = true;
+            files.begin_round();
             files.wake();
         }
     }
@@ -335,7 +352,8 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         }
         // What is written makes room.
         if !files.is_wanted {
-            (files.is_wanted, files.looked) = (true, 0);
+            files.is_wanted = true;
+            files.begin_round();
             files.wake();
         }
         self.end_old(op);
@@ -381,30 +399,26 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         if let Some(object) = self.index.file_to_remove().filter(|_| !files.keeps) {
             return Some(FileWork::Remove(object));
         }
-        let (found, next) = self.index.dirty(files.next, (LOOK_SLOTS, files.is_ending));
         let count = self.index.slots().count();
-        let end = if next < files.next || (next == files.next && found.is_none()) {
-            count
-        } else {
-            next
-        };
+        // In the first round an object that has failed before is looked at only.
+        let is_vain = files.looked >= count.saturating_mul(2);
+        if files.is_ending && is_vain {
+            // What is being removed has a file yet.
+            files.is_ending = self.index.is_reaping();
+            files.begin_round();
+            return None;
+        }
+        if is_vain || (!files.is_ending && files.failures >= FAILURES_MAX) {
+            files.set_back();
+            return None;
+        }
+        let (found, next) = self.index.dirty(files.next, (LOOK_SLOTS, files.is_ending));
+        // Behind the last slot is the first one.
+        let end = if next > files.next { next } else { count };
         files.looked = files.looked.saturating_add(end.saturating_sub(files.next));
         files.next = next;
-        if let Some(of) = found {
-            let leaving = self.index.leave(of, &mut self.medium).ok()?;
-            files.looked = 0;
-            return Some(FileWork::Leave(leaving));
-        }
-        // In the first round the part behind the last place was seen only.
-        if files.looked >= count.saturating_mul(2) {
-            // What is being removed has a file yet.
-            files.is_ending &= self.index.is_reaping();
-            files.looked = 0;
-            if !files.is_ending {
-                files.set_back(Errno::ENOSPC);
-            }
-        }
-        None
+        let leaving = self.index.leave(found?, &mut self.medium);
+        leaving.ok().map(FileWork::Leave)
     }
 
     /// A request is done with files for now: it takes its next step.
@@ -461,11 +475,14 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             files.failed = result.err();
             match result {
                 Err(errno) if op.is_none() => {
-                    files.is_ending = false;
-                    files.set_back(errno);
+                    files.failures = files.failures.saturating_add(1);
+                    files.error = Some(errno);
                 }
                 Err(_) => (),
                 Ok(()) => {
+                    if op.is_none() {
+                        files.begin_round();
+                    }
                     // Who still waits for room says so again.
                     files.is_wanted &= op.is_some();
                     files.rests = false;

@@ -40,6 +40,7 @@ fn object(low: u64, life: Life) -> Slot {
         is_cut: false,
         is_leaving: false,
         has_file: false,
+        has_failed: false,
     })
 }
 

@@ -364,6 +364,7 @@ const OBJECT: Object = Object {
     is_cut: false,
     is_leaving: false,
     has_file: false,
+    has_failed: false,
 };
 
 /// Operation 2 of lane 3.

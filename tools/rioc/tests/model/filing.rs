@@ -151,6 +151,7 @@ fn what_was_flushed_is_there_after_every_crash() {
     assert!(removed > lives / 4 && failed > lives && done > 10 * lives);
 }
 
+const EFBIG: u16 = 27;
 const ENOSPC: u16 = 28;
 const EMSGSIZE: u16 = 90;
 const EIO: u16 = 5;
@@ -350,4 +351,48 @@ fn a_flush_of_a_cut_object_begins_again() {
         }
         rig.restart(false);
     }
+}
+
+/// Files that always fail keep no other object from being written: writers go on, and a store that
+/// ends leaves all whose files work.
+#[test]
+fn a_bad_file_is_no_other_one() {
+    let mut rig = Rig::with_files(SLOTS, 40, 1);
+    for object in 0..4 {
+        for block in 0..5 {
+            let write = Ask::Write(object, block * 4096, 4096, true);
+            assert_eq!(rig.errno_of(write), 0);
+        }
+    }
+    rig.filed.bad = [id(0), id(2)].into();
+    // More than the memory.
+    for block in 0..60 {
+        assert_eq!(rig.errno_of(Ask::Write(4, block * 4096, 4096, true)), 0);
+    }
+    assert_eq!(rig.errno_of(Ask::Flush(0)), EFBIG);
+    for object in [1, 3] {
+        assert_eq!(rig.errno_of(Ask::Write(object, 0, 100, true)), 0);
+    }
+    rig.store.end_files();
+    rig.drain_files();
+    for object in [1, 3, 4] {
+        let synced = &rig.filed.files.synced[&id(object)];
+        assert!(*synced == rig.objects[&id(object)], "{object}");
+    }
+    assert!(rig.store.index().usage().dirty <= 10);
+    rig.filed.bad.clear();
+    rig.check_files();
+}
+
+/// An object that fails in each of its many blocks is not tried for each of them.
+#[test]
+fn a_bad_file_is_not_tried_for_each_block() {
+    let mut rig = Rig::with_files(SLOTS, 100, 1);
+    for block in 0..60 {
+        assert_eq!(rig.errno_of(Ask::Write(1, block * 4096, 4096, true)), 0);
+    }
+    rig.filed.bad = [id(1)].into();
+    rig.store.end_files();
+    rig.drain_files();
+    assert!((1..6).contains(&rig.filed.failed), "{}", rig.filed.failed);
 }

@@ -12,6 +12,7 @@ mod stepping;
 
 use std::collections::{
     BTreeMap,
+    BTreeSet,
     VecDeque, //
 };
 
@@ -326,8 +327,8 @@ impl<D: Readable> Rig<D> {
                 self.applied(tag);
                 assert!(Some(done.after) >= self.running[&tag].applied);
             }
-            // No room for it, or too many ranges for a copy.
-            28 | 90 => self.tally.full += 1,
+            // No room for it, a file that may not be so long, or too many ranges for a copy.
+            27 | 28 | 90 => self.tally.full += 1,
             // The device has failed, a lease excludes it now, or is gone.
             5 | 16 | 116 => self.tally.refused += 1,
             _ => {

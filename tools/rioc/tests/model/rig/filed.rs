@@ -95,6 +95,8 @@ pub(crate) struct Filed {
     pub(crate) failing: Option<Errno>,
     /// Files take nothing more, and are read.
     pub(crate) is_full: bool,
+    /// The objects whose files take nothing.
+    pub(crate) bad: BTreeSet<ObjectId>,
     /// The versions of each object that may be there after a crash; those before are counted.
     versions: BTreeMap<ObjectId, (usize, Vec<Version>)>,
     /// The versions that flushes in flight are to make durable.
@@ -198,9 +200,11 @@ impl<D: Readable> Rig<D> {
                 fails.map(Err)
             }
             FileWork::Fetch(_) => Some(Ok(())),
-            FileWork::Leave(_) => {
+            FileWork::Leave(leaving) => {
                 let failing = fails.filter(|_| self.random.below(3) == 0);
                 let failing = failing.or(self.filed.is_full.then_some(Errno::ENOSPC));
+                let is_bad = self.filed.bad.contains(&leaving.object);
+                let failing = failing.or(is_bad.then_some(Errno::EFBIG));
                 match failing {
                     Some(errno) => Some(Err(errno)),
                     None => self.write_file(&work),
