@@ -110,6 +110,16 @@ pub(super) struct Files {
     clean: u32,
 }
 
+/// Returns the error that clients get of one that writing to a file has given: others have another
+/// meaning for them, as ENOENT of a flush, or that of a connection that is lost.
+fn told(errno: Errno) -> Errno {
+    match errno {
+        Errno::ENOSPC | Errno::EDQUOT => Errno::ENOSPC,
+        Errno::EROFS | Errno::EFBIG => errno,
+        _ => Errno::EIO,
+    }
+}
+
 impl Files {
     /// Begins a round through all slots.
     fn begin_round(&mut self) {
@@ -119,7 +129,7 @@ impl Files {
     /// No file takes anything: who waits for room is told why.
     fn set_back(&mut self) {
         self.setbacks = self.setbacks.wrapping_add(1);
-        self.reason = Some(self.error.unwrap_or(Errno::ENOSPC));
+        self.reason = Some(self.error.map_or(Errno::ENOSPC, told));
         (self.is_wanted, self.rests) = (false, true);
         self.begin_round();
     }
@@ -424,7 +434,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     /// A request is done with files for now: it takes its next step.
     fn worked(op: Option<&mut Op>, want: Want, result: Result<(), Errno>) {
         if let Some(op) = op {
-            (op.want, op.lost) = (want, result.err());
+            (op.want, op.lost) = (want, result.err().map(told));
         }
     }
 
@@ -439,7 +449,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     ) {
         let bytes = match bytes {
             Ok(bytes) => bytes,
-            Err(errno) => return Self::worked(Some(op), Want::Nothing, Err(errno)),
+            Err(_) => return Self::worked(Some(op), Want::Nothing, Err(Errno::EIO)),
         };
         let of = match op.want {
             Want::Fetch(_, of) => of,

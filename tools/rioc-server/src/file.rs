@@ -89,6 +89,11 @@ impl Folder {
         self.content().now.get_mut(name).unwrap().clear();
     }
 
+    /// Removes a file behind the back of the store.
+    pub fn remove_behind(&self, name: &[u8]) {
+        self.content().now.remove(name).unwrap();
+    }
+
     /// Returns its number.
     pub fn identity(&self) -> usize {
         std::sync::Arc::as_ptr(&self.0).addr()

@@ -35,6 +35,7 @@ use crate::{
 const IO: usize = 28 * BLOCK_BYTES as usize;
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
+const EROFS: i32 = 30;
 
 /// A server whose objects have files in a folder.
 struct Filed {
@@ -245,6 +246,32 @@ fn a_flush_behind_one_that_has_failed_is_durable() {
         let mut filed = Filed::new(&folder, 256);
         assert_eq!(filed.read(1, 0, IO), Ok(vec![1; IO]), "{times}");
     }
+}
+
+/// A file system has errors that mean something else for clients, as ENOENT of a flush.
+#[test]
+fn errors_of_files_mean_nothing_else() {
+    use crate::error::code;
+    let folder = Folder::empty();
+    let mut filed = Filed::new(&folder, 256);
+    assert_eq!(filed.write(1, 0, &[1; IO]), 0);
+    for (error, told) in [
+        (code::ENOENT, EIO),
+        (code::ENODEV, EIO),
+        (code::EAGAIN, EIO),
+        (code::ENOSPC, ENOSPC),
+        (code::EROFS, EROFS),
+    ] {
+        folder.fail(Some(error));
+        assert_eq!(filed.flush(1), told);
+        // One that is not there.
+        assert_eq!(filed.flush(9), told);
+    }
+    folder.fail(None);
+    assert_eq!(filed.flush(1), 0);
+    let mut filed = Filed::new(&folder, 256);
+    folder.remove_behind(&name(1));
+    assert_eq!(filed.read(1, 0, IO), Err(EIO));
 }
 
 /// A file that is shorter than what was written to it is EIO, and not zeroes.
