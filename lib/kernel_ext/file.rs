@@ -119,6 +119,17 @@ pub fn read_start<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8]> {
     buffer.get(..len).ok_or(EIO)
 }
 
+/// The use for which a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Reading, which a file system that is mounted for reading only has, too.
+    Reading,
+    /// Reading and writing.
+    Writing,
+    /// Reading and writing; one that is not there is made.
+    Making,
+}
+
 /// A regular file of a folder, which is read and written. Process context, may sleep.
 pub struct DataFile(File);
 
@@ -213,14 +224,19 @@ impl Folder {
         self.0.inode().addr()
     }
 
-    /// Opens a file for reading and writing; `creates` makes one that is not there.
+    /// Opens a file.
     ///
     /// # Errors
     ///
     /// Those of opening; `EINVAL` if it is no regular file.
-    pub fn file(&self, name: &CStr, creates: bool) -> Result<DataFile> {
-        let open = flags::O_RDWR | flags::O_LARGEFILE | flags::O_NOFOLLOW | flags::O_NONBLOCK;
-        let open = if creates { open | flags::O_CREAT } else { open };
+    pub fn file(&self, name: &CStr, to: Use) -> Result<DataFile> {
+        let open = flags::O_LARGEFILE | flags::O_NOFOLLOW | flags::O_NONBLOCK;
+        let open = match to {
+            // O_RDONLY is 0.
+            Use::Reading => open,
+            Use::Writing => open | flags::O_RDWR,
+            Use::Making => open | flags::O_RDWR | flags::O_CREAT,
+        };
         // SAFETY: By the type invariants, the folder is open; the name is NUL-terminated. The path
         // is copied to the call, and the folder holds its references.
         let raw = unsafe {

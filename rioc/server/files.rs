@@ -16,7 +16,8 @@ use kernel::{
 use kernel_ext::{
     file::{
         DataFile,
-        Folder, //
+        Folder,
+        Use, //
     },
     text::c_string, //
 };
@@ -61,7 +62,7 @@ pub(super) fn open(name: &str, path: &[u8]) -> Result<Folder> {
 /// Those of the folder.
 pub(super) fn probe(folder: &Folder) -> Result {
     let name = c_string(file_name::PROBE)?;
-    let file = folder.file(&name, true)?;
+    let file = folder.file(&name, Use::Making)?;
     file.write(0, b"rioc")?;
     file.sync()?;
     drop(file);
@@ -92,15 +93,15 @@ pub(super) fn objects(folder: &mut Folder) -> Result<(KVVec<(ObjectId, u64)>, u6
         return Err(ENOMEM);
     }
     for (id, size) in found.iter_mut() {
-        *size = file_of(folder, *id, false)?.size()?;
+        *size = file_of(folder, *id, Use::Reading)?.size()?;
     }
     Ok((found, others))
 }
 
-fn file_of(folder: &Folder, id: ObjectId, creates: bool) -> Result<DataFile> {
+fn file_of(folder: &Folder, id: ObjectId, to: Use) -> Result<DataFile> {
     let name = file_name::of(id);
     let name = CStr::from_bytes_with_nul(&name).map_err(|_| EINVAL)?;
-    folder.file(name, creates)
+    folder.file(name, to)
 }
 
 /// The error as pure code has it.
@@ -141,7 +142,7 @@ impl Filing {
     ///
     /// Those of the file; `EIO` if it is shorter than what was written to it.
     pub(super) fn fetch(&mut self, fetch: &Fetch) -> Result {
-        let file = file_of(&self.folder, fetch.object, false)?;
+        let file = file_of(&self.folder, fetch.object, Use::Reading)?;
         let bytes = (fetch.blocks as usize).saturating_mul(BLOCK_BYTES as usize);
         let to = self.buffer.get_mut(..bytes).ok_or(EIO)?;
         let read = file.read(u64::from(fetch.block).saturating_mul(BLOCK_BYTES), to)?;
@@ -164,10 +165,10 @@ impl Filing {
         leaving: &Leaving,
         mut copy: impl FnMut(&Source, &mut [u8]) -> Result,
     ) -> Result {
-        let (file, is_new) = match file_of(&self.folder, leaving.object, false) {
+        let (file, is_new) = match file_of(&self.folder, leaving.object, Use::Writing) {
             Err(error) if error == ENOENT => {
                 self.owes_name = true;
-                (file_of(&self.folder, leaving.object, true)?, true)
+                (file_of(&self.folder, leaving.object, Use::Making)?, true)
             }
             other => (other?, false),
         };

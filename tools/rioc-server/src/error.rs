@@ -25,7 +25,8 @@ pub mod code {
     }
 
     errors!(
-        ENOENT 2, EIO 5, EAGAIN 11, ENOMEM 12, EEXIST 17, ENODEV 19, EINVAL 22, ENOSPC 28
+        ENOENT 2, EIO 5, EAGAIN 11, ENOMEM 12, EEXIST 17, ENODEV 19, EINVAL 22, EFBIG 27,
+        ENOSPC 28, EROFS 30
     );
 }
 

@@ -23,6 +23,18 @@ struct Content {
     /// The error of what is done, after so many times more.
     failing: Option<(Error, u32)>,
     syncs: u64,
+    is_read_only: bool,
+}
+
+/// The use for which a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Reading.
+    Reading,
+    /// Reading and writing.
+    Writing,
+    /// Reading and writing; one that is not there is made.
+    Making,
 }
 
 /// A folder.
@@ -89,6 +101,11 @@ impl Folder {
         self.content().now.get_mut(name).unwrap().clear();
     }
 
+    /// Lets files be read only, or be written again.
+    pub fn read_only(&self, is_read_only: bool) {
+        self.content().is_read_only = is_read_only;
+    }
+
     /// Removes a file behind the back of the store.
     pub fn remove_behind(&self, name: &[u8]) {
         self.content().now.remove(name).unwrap();
@@ -100,11 +117,14 @@ impl Folder {
     }
 
     /// Opens a file.
-    pub fn file(&self, name: &CStr, creates: bool) -> Result<DataFile> {
+    pub fn file(&self, name: &CStr, to: Use) -> Result<DataFile> {
         self.check()?;
         let name = name.to_bytes().to_vec();
         let mut content = self.content();
-        if creates {
+        if content.is_read_only && to != Use::Reading {
+            return Err(EROFS);
+        }
+        if to == Use::Making {
             content.now.entry(name.clone()).or_default();
         }
         let is_there = content.now.contains_key(&name);

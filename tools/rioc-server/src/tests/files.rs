@@ -274,6 +274,20 @@ fn errors_of_files_mean_nothing_else() {
     assert_eq!(filed.read(1, 0, IO), Err(EIO));
 }
 
+/// What was written to files is read when the file system is mounted for reading only.
+#[test]
+fn files_are_read_where_none_can_be_written() {
+    let folder = Folder::empty();
+    let mut filed = Filed::new(&folder, 256);
+    assert_eq!(filed.write(1, 0, &[1; IO]), 0);
+    assert_eq!(filed.flush(1), 0);
+    folder.read_only(true);
+    let mut filed = Filed::new(&folder, 256);
+    assert_eq!(filed.read(1, 0, IO), Ok(vec![1; IO]));
+    assert_eq!(filed.write(1, 0, &[2; IO]), 0);
+    assert_eq!(filed.flush(1), EROFS);
+}
+
 /// A file that is shorter than what was written to it is EIO, and not zeroes.
 #[test]
 fn a_file_that_was_cut_is_an_error() {
