@@ -372,18 +372,21 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         }
     }
 
-    /// Drops the blocks of an extent, in a slot, that are in the files of all objects that have
-    /// them; returns whether it did. One that was read more than once stays for as many looks: what
-    /// is read once, as all objects by a copy of them, drops nothing else.
+    /// Drops ranges of an extent, in a slot, that is in the files of all objects that have it; if
+    /// these are very many, of some of them, whether or not it is in those of others. Returns
+    /// whether it did: the rest follows when it is called again. One that was read more than once
+    /// stays for as many looks: what is read once, as all objects by a copy of them, drops nothing
+    /// else.
     pub fn drop_clean(&mut self, number: u32, changes: &mut impl Changes) -> bool {
         let extent = self.slots.extent(number).copied();
-        let is_droppable = |references: u32| references > 0 && references <= STEP_RANGES;
-        let extent = extent.filter(|e| e.pins == 0 && is_droppable(e.references));
-        let Some(extent) = extent else {
+        let Some(extent) = extent.filter(|e| e.pins == 0 && e.references > 0) else {
             return false;
         };
         let mut next = extent.ranges;
-        while let Some(range) = self.slots.range(next) {
+        for _ in 0..STEP_RANGES {
+            let Some(range) = self.slots.range(next) else {
+                break;
+            };
             if range.in_file != InFile::Clean {
                 return false;
             }
@@ -394,7 +397,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             return false;
         }
         let mut next = extent.ranges;
-        while let Some(range) = self.slots.range(next).copied() {
+        for _ in 0..STEP_RANGES {
+            let Some(range) = self.slots.range(next).copied() else {
+                break;
+            };
             if let Some(object) = self.slots.object(range.object) {
                 let id = object.id;
                 self.count_cut(id);

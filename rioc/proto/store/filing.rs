@@ -331,6 +331,10 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             *looked = looked.saturating_add(1);
             if self.index.drop_clean(slot, &mut self.medium) {
                 *looked = 0;
+                if self.index.slots().extent(slot).is_some() {
+                    // Other ranges have it.
+                    files.clean = slot;
+                }
                 if self.has_blocks((need, of)) && self.has_slots(need) {
                     return false;
                 }

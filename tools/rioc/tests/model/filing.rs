@@ -396,3 +396,23 @@ fn a_bad_file_is_not_tried_for_each_block() {
     rig.drain_files();
     assert!((1..6).contains(&rig.filed.failed), "{}", rig.filed.failed);
 }
+
+/// Blocks that very many objects share are dropped when all of them are in files.
+#[test]
+fn what_very_many_share_is_dropped() {
+    let mut rig = Rig::with_files(5000, 40, 1);
+    for block in 0..20 {
+        assert_eq!(rig.errno_of(Ask::Write(1, block * 4096, 4096, true)), 0);
+    }
+    for object in 100..165 {
+        assert_eq!(rig.errno_of(Ask::Snapshot(1, object, true)), 0);
+    }
+    for object in (100..165).chain([1]) {
+        assert_eq!(rig.errno_of(Ask::Flush(object)), 0);
+    }
+    assert_eq!(rig.store.index().usage().dirty, 0);
+    for block in 0..25 {
+        assert_eq!(rig.errno_of(Ask::Write(2, block * 4096, 4096, true)), 0);
+    }
+    rig.check_files();
+}
