@@ -172,6 +172,8 @@ pub struct Index<S, B> {
     buckets: B,
     /// The first object that is doomed.
     doomed: u32,
+    /// The first and the last one of those whose ranges are gone, and that may have files.
+    unfiled: [u32; 2],
     /// The first slot of a lane of a client.
     lanes: u32,
     /// The place in the order of the last incarnation of a client.
@@ -193,6 +195,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             slots: Slots::new(slots),
             buckets,
             doomed: NONE,
+            unfiled: [NONE; 2],
             lanes: NONE,
             incarnations: 0,
             usage: Usage::default(),
@@ -231,7 +234,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
 
     /// Whether something without a name is left to be removed by [`Self::reap`], now.
     pub fn is_reaping(&self) -> bool {
-        self.doomed != NONE && self.file_to_remove().is_none()
+        let [unfiled, _] = self.unfiled;
+        self.doomed != NONE || (unfiled != NONE && self.file_to_remove().is_none())
     }
 
     fn bucket(&self, id: ObjectId) -> usize {
@@ -374,19 +378,26 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     /// Takes a step of the removal of what has no name any more; returns whether something is left.
     pub fn reap(&mut self, changes: &mut impl Changes) -> bool {
         let number = self.doomed;
-        let Some(next) = self.slots.object(number).map(|object| object.next) else {
-            return false;
-        };
-        if self.cut(number, &(0..u32::MAX), STEP_RANGES, changes) {
-            if self.file_to_remove().is_some() {
-                return false;
+        if let Some(object) = self.slots.object(number).copied() {
+            if self.cut(number, &(0..u32::MAX), STEP_RANGES, changes) {
+                self.doomed = object.next;
+                match object.has_file {
+                    true => self.unfile(number),
+                    false => self.give_back(number, changes),
+                }
             }
-            self.doomed = next;
-            self.slots.give_back(number);
-            self.usage.objects = self.usage.objects.saturating_sub(1);
-            changes.changed(number);
+        } else if self.file_to_remove().is_none() {
+            if let Some(number) = self.next_unfiled() {
+                self.give_back(number, changes);
+            }
         }
         self.is_reaping()
+    }
+
+    fn give_back(&mut self, number: u32, changes: &mut impl Changes) {
+        self.slots.give_back(number);
+        self.usage.objects = self.usage.objects.saturating_sub(1);
+        changes.changed(number);
     }
 
     /// Chooses the object that is evicted next, of `max` slots from one on: one that was looked at

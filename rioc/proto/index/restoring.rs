@@ -77,6 +77,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             slots: Slots::restored(slots),
             buckets,
             doomed: NONE,
+            unfiled: [NONE; 2],
             lanes: NONE,
             incarnations: 0,
             usage: Usage::default(),

@@ -99,6 +99,10 @@ pub(super) struct Files {
     rests: bool,
     /// Removing files was of no use: it is not tried before something else is asked for.
     keeps: bool,
+    /// The first object whose file could not be removed since one could.
+    kept: Option<ObjectId>,
+    /// A file was removed, and it is the turn of what is dirty.
+    has_removed: bool,
     /// The slot at which the next look for what is dirty begins.
     next: u32,
     /// Since a job of the store has written something: the slots that were looked at, the jobs that
@@ -136,7 +140,7 @@ impl Files {
 
     /// Tries again, as something is asked for.
     fn wake(&mut self) {
-        (self.rests, self.keeps) = (false, false);
+        (self.rests, self.keeps, self.kept) = (false, false, None);
     }
 }
 
@@ -391,34 +395,46 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         }
     }
 
-    /// Whether [`Self::own_file`] has something to do.
-    pub fn wants_files(&self) -> bool {
+    /// Whether dirty blocks are to be written.
+    fn wants_writing(&self) -> bool {
         let Some(files) = &self.files else {
             return false;
         };
         let (_, most) = self.medium.room();
         let is_much = self.index.usage().dirty.saturating_mul(2) > most;
-        let is_asked = files.is_wanted || files.is_ending || is_much;
-        let is_writing = !files.rests && is_asked;
-        is_writing || (!files.keeps && self.index.file_to_remove().is_some())
+        !files.rests && (files.is_wanted || files.is_ending || is_much)
+    }
+
+    /// Returns the object whose file is to be removed.
+    fn unwanted(&self) -> Option<ObjectId> {
+        let files = self.files.as_ref()?;
+        self.index.file_to_remove().filter(|_| !files.keeps)
+    }
+
+    /// Whether [`Self::own_file`] has something to do.
+    pub fn wants_files(&self) -> bool {
+        self.wants_writing() || self.unwanted().is_some()
     }
 
     /// Returns what the store does with files by itself, next. It looks at some slots: `None` says
     /// that it may be asked again, if [`Self::wants_files`].
     pub fn own_file(&mut self) -> Option<FileWork> {
-        if !self.wants_files() {
-            return None;
-        }
+        let (is_writing, unwanted) = (self.wants_writing(), self.unwanted());
         let files = self.files.as_mut()?;
-        if let Some(object) = self.index.file_to_remove().filter(|_| !files.keeps) {
+        let was_removal = core::mem::take(&mut files.has_removed);
+        if let Some(object) = unwanted.filter(|_| !is_writing || !was_removal) {
+            files.has_removed = true;
             return Some(FileWork::Remove(object));
+        }
+        if !is_writing {
+            return None;
         }
         let count = self.index.slots().count();
         // In the first round an object that has failed before is looked at only.
         let is_vain = files.looked >= count.saturating_mul(2);
         if files.is_ending && is_vain {
             // What is being removed has a file yet.
-            files.is_ending = self.index.is_reaping();
+            files.is_ending = self.index.is_reaping() || unwanted.is_some();
             files.begin_round();
             return None;
         }
@@ -517,12 +533,15 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
 
     /// A file was removed, for a request, which takes its next step, or by the store itself.
     pub fn removed(&mut self, op: Option<&mut Op>, object: ObjectId, result: Result<(), Errno>) {
-        if result.is_ok() {
-            self.index.file_removed(object, &mut self.medium);
-        }
+        let is_gone = result.is_ok();
+        self.index.file_removed(object, is_gone, &mut self.medium);
+        let next = self.index.file_to_remove();
         if let Some(files) = &mut self.files {
             files.failed = result.err();
-            files.keeps = result.is_err();
+            files.kept = files.kept.filter(|_| !is_gone);
+            let first = (!is_gone).then(|| *files.kept.get_or_insert(object));
+            // A store that ends tries all of them.
+            files.keeps = !is_gone && (!files.is_ending || next == first);
         }
         Self::worked(op, Want::Flushed, result);
     }

@@ -24,6 +24,8 @@ struct Content {
     failing: Option<(Error, u32)>,
     syncs: u64,
     is_read_only: bool,
+    /// The names of files that cannot be removed.
+    kept: Vec<Vec<u8>>,
 }
 
 /// The use for which a file is opened.
@@ -106,6 +108,16 @@ impl Folder {
         self.content().is_read_only = is_read_only;
     }
 
+    /// Lets these files not be removed.
+    pub fn keep(&self, names: &[Vec<u8>]) {
+        self.content().kept = names.to_vec();
+    }
+
+    /// Returns the names of all files.
+    pub fn names(&self) -> Vec<Vec<u8>> {
+        self.content().now.keys().cloned().collect()
+    }
+
     /// Removes a file behind the back of the store.
     pub fn remove_behind(&self, name: &[u8]) {
         self.content().now.remove(name).unwrap();
@@ -138,6 +150,9 @@ impl Folder {
     /// Removes a file.
     pub fn remove(&self, name: &CStr) -> Result {
         self.check()?;
+        if self.content().kept.iter().any(|kept| kept == name.to_bytes()) {
+            return Err(EIO);
+        }
         let removed = self.content().now.remove(name.to_bytes());
         removed.map(|_| ()).ok_or(ENOENT)
     }

@@ -385,3 +385,31 @@ fn a_store_that_is_deleted_waits_for_no_file() {
     }
     assert_eq!(filed.server.take_answers().len(), 0);
 }
+
+/// Files that cannot be removed keep no memory, and no other file: a store that ends removes those
+/// that it can.
+#[test]
+fn a_file_that_stays_keeps_no_memory() {
+    let folder = Folder::empty();
+    let mut filed = Filed::new(&folder, 256);
+    for object in 1..5 {
+        assert_eq!(filed.write(object, 0, &[1; IO]), 0);
+        assert_eq!(filed.flush(object), 0);
+    }
+    folder.keep(&[name(2), name(4)]);
+    for object in 1..5 {
+        assert_eq!(filed.ask(Asked::Delete { object: id(object) }), 0);
+    }
+    // Something else is asked for, and all of it ends.
+    assert_eq!(filed.write(9, 0, &[9; IO]), 0);
+    assert_eq!(filed.flush(9), 0);
+    let usage = *filed.server.engine.store.index().usage();
+    assert_eq!(usage.blocks, 28, "{usage:?}");
+    filed.server.engine.store.end_files();
+    while filed.server.go_on(0) || filed.file_one() {}
+    assert_eq!(folder.names(), [name(2), name(4), name(9)]);
+    folder.keep(&[]);
+    assert_eq!(filed.flush(2), 0);
+    assert_eq!(filed.flush(4), 0);
+    assert_eq!(folder.names(), [name(9)]);
+}

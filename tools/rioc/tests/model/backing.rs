@@ -223,7 +223,7 @@ impl Backed {
                 self.files.now.remove(&object);
                 self.files.synced.remove(&object);
                 let store = &mut self.world.store;
-                self.world.index.file_removed(object, store);
+                self.world.index.file_removed(object, true, store);
                 self.world.note();
             }
         }
@@ -330,7 +330,7 @@ fn a_file_that_fails_loses_nothing() {
     assert!(!world.index.reap(&mut world.store));
     assert_eq!(world.index.file_to_remove(), Some(id(1)));
     assert_eq!(world.index.usage().objects, 1);
-    world.index.file_removed(id(1), &mut world.store);
+    world.index.file_removed(id(1), true, &mut world.store);
     assert!(!world.index.reap(&mut world.store));
     assert_eq!(world.index.usage().objects, 0);
 }
