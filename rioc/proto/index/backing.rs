@@ -216,6 +216,11 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         None
     }
 
+    /// Whether nothing was cut off an object, or dropped, since its blocks were missing.
+    pub fn is_current(&self, fetch: &Fetch) -> bool {
+        fetch.cuts == self.cuts(fetch.object)
+    }
+
     /// Blocks were fetched, and are stored. Returns whether they are used: something else may be
     /// there meanwhile, and what is still missing is fetched again.
     ///
@@ -233,7 +238,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         };
         let end = fetch.block.saturating_add(fetch.blocks);
         let is_other = self.range_in(number, fetch.block..end).is_some();
-        if fetch.cuts != self.cuts(fetch.object) || is_other {
+        if !self.is_current(fetch) || is_other {
             return Ok(false);
         }
         self.require(super::ranges::STORE_SLOTS)?;

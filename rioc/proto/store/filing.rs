@@ -469,7 +469,12 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     ) {
         let bytes = match bytes {
             Ok(bytes) => bytes,
-            Err(_) => return Self::worked(Some(op), Want::Nothing, Err(Errno::EIO)),
+            Err(_) => {
+                // What was cut off meanwhile is not needed any more.
+                let is_lost = self.index.is_current(fetch);
+                let result = if is_lost { Err(Errno::EIO) } else { Ok(()) };
+                return Self::worked(Some(op), Want::Nothing, result);
+            }
         };
         let of = match op.want {
             Want::Fetch(_, of) => of,

@@ -118,6 +118,11 @@ impl Folder {
         self.content().now.keys().cloned().collect()
     }
 
+    /// Sets the size of a file behind the back of the store.
+    pub fn resize(&self, name: &[u8], size: usize) {
+        self.content().now.get_mut(name).unwrap().resize(size, 0);
+    }
+
     /// Removes a file behind the back of the store.
     pub fn remove_behind(&self, name: &[u8]) {
         self.content().now.remove(name).unwrap();

@@ -413,3 +413,28 @@ fn a_file_that_stays_keeps_no_memory() {
     assert_eq!(filed.flush(4), 0);
     assert_eq!(folder.names(), [name(9)]);
 }
+
+/// A read of bytes across an end, which was cut while the read was waiting for files, has those
+/// that are left.
+#[test]
+fn a_read_waits_while_its_object_is_cut() {
+    let folder = Folder::empty();
+    let mut filed = Filed::new(&folder, 256);
+    assert_eq!(filed.write(1, 0, &[1; IO]), 0);
+    assert_eq!(filed.flush(1), 0);
+    let mut filed = Filed::new(&folder, 256);
+    let (all, of) = (IO as u64, filed.client);
+    let read = filed.server.read((of, 1), 1, (0, all));
+    while filed.server.go_on(0) {}
+    let object = id(1);
+    let size = 10 * BLOCK_BYTES;
+    let cut = filed.server.send((of, 0), (1, 0), Asked::Truncate { object, size }, &[]);
+    while filed.server.go_on(0) {}
+    assert_eq!(filed.server.take_answers()[0].number, cut);
+    // As another flush does that is before it in the queue.
+    folder.resize(&name(1), size as usize);
+    let answer = filed.end(read);
+    assert_eq!(answer.errno, 0);
+    let data = &answer.data[crate::proto::wire::READ_ANSWER_BYTES as usize..];
+    assert!(data[..size as usize] == [1; IO][..size as usize]);
+}
