@@ -93,8 +93,14 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         // SAFETY: By the type invariants, the file is open and owned; it is in no file table. What
-        // has to be durable was synced, so an error of closing it is ignored.
-        unsafe { bindings::filp_close(self.raw, ptr::null_mut()) };
+        // has to be durable was synced, so an error of closing it is ignored. The last reference is
+        // the one that is taken here: a task that is no process, or does not return to one for
+        // long, has very many files open else.
+        unsafe {
+            bindings::get_file(self.raw);
+            bindings::filp_close(self.raw, ptr::null_mut());
+            bindings::__fput_sync(self.raw);
+        }
     }
 }
 

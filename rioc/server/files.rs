@@ -70,12 +70,16 @@ pub(super) fn probe(folder: &Folder) -> Result {
     folder.sync()
 }
 
-/// Returns the objects of which there are files, and how many other names there are. Sleeps.
+/// Returns the objects of which there are files, and how many other names there are. The look ends
+/// behind one object more than there may be. Sleeps.
 ///
 /// # Errors
 ///
 /// Those of reading the folder; `ENOMEM`.
-pub(super) fn objects(folder: &mut Folder) -> Result<(KVVec<(ObjectId, u64)>, u64)> {
+pub(super) fn objects(
+    folder: &mut Folder,
+    objects_max: usize,
+) -> Result<(KVVec<(ObjectId, u64)>, u64)> {
     let (mut found, mut others, mut full) = (KVVec::new(), 0u64, false);
     folder.each_name(|name| {
         match file_name::object(name) {
@@ -83,7 +87,7 @@ pub(super) fn objects(folder: &mut Folder) -> Result<(KVVec<(ObjectId, u64)>, u6
             None if matches!(name, b"." | b"..") => (),
             None => others = others.saturating_add(1),
         }
-        if full {
+        if full || found.len() > objects_max {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -91,6 +95,9 @@ pub(super) fn objects(folder: &mut Folder) -> Result<(KVVec<(ObjectId, u64)>, u6
     })?;
     if full {
         return Err(ENOMEM);
+    }
+    if found.len() > objects_max {
+        return Ok((found, others));
     }
     for (id, size) in found.iter_mut() {
         *size = file_of(folder, *id, Use::Reading)?.size()?;

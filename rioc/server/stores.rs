@@ -319,7 +319,9 @@ impl Stores {
                 format_args!("{shown}")
             );
         })?;
-        let (found, others) = files::objects(&mut folder).inspect_err(|error| {
+        let slots = store.index().slots().count();
+        let objects_max = slots as usize;
+        let (found, others) = files::objects(&mut folder, objects_max).inspect_err(|error| {
             pr_err!(
                 "add_store: '{name}': backing={}: cannot be read: {error:?}\n",
                 format_args!("{shown}")
@@ -329,12 +331,10 @@ impl Stores {
         for of in found.iter() {
             store.adopt(*of).map_err(|refused| {
                 let error = Error::from(refused.errno());
-                let slots = store.index().slots().count();
                 pr_err!(
-                    "add_store: '{name}': backing={}: {} objects do not fit in {slots} slots: \
+                    "add_store: '{name}': backing={}: its objects do not fit in {slots} slots: \
                      {error:?}: give more ram_mib=\n",
-                    format_args!("{shown}"),
-                    found.len()
+                    format_args!("{shown}")
                 );
                 error
             })?;

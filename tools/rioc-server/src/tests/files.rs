@@ -51,7 +51,7 @@ impl Filed {
     fn new(folder: &Folder, blocks: u32) -> Self {
         let mut server = in_memory(blocks);
         server.engine.store.back();
-        let (found, _) = files::objects(&mut folder.clone()).unwrap();
+        let (found, _) = files::objects(&mut folder.clone(), 5000).unwrap();
         for of in found.iter() {
             server.engine.store.adopt(*of).unwrap();
         }
