@@ -172,15 +172,15 @@ impl Filing {
         leaving: &Leaving,
         mut copy: impl FnMut(&Source, &mut [u8]) -> Result,
     ) -> Result {
-        let (file, is_new) = match file_of(&self.folder, leaving.object, Use::Writing) {
-            Err(error) if error == ENOENT => {
-                self.owes_name = true;
-                (file_of(&self.folder, leaving.object, Use::Making)?, true)
-            }
-            other => (other?, false),
-        };
-        if let Some(block) = leaving.cut_at.filter(|_| !is_new) {
-            file.truncate(u64::from(block).saturating_mul(BLOCK_BYTES))?;
+        let (file, size) = self.file_to_write(leaving)?;
+        let cut_at = leaving.cut_at.map(u64::from);
+        let cut_at = cut_at.map_or(size, |block| block.saturating_mul(BLOCK_BYTES));
+        if cut_at < size {
+            file.truncate(cut_at)?;
+        }
+        // First, so that it has no size that the object has never had when this fails.
+        if leaving.size != cut_at.min(size) {
+            file.truncate(leaving.size)?;
         }
         for part in leaving.parts() {
             let mut first = 0;
@@ -194,11 +194,12 @@ impl Filing {
                     None => buffer.fill(0),
                 }
                 let block = u64::from(part.block).saturating_add(first.into());
-                file.write(block.saturating_mul(BLOCK_BYTES), buffer)?;
+                let at = block.saturating_mul(BLOCK_BYTES);
+                let rest = usize::try_from(leaving.size.saturating_sub(at)).unwrap_or(bytes);
+                file.write(at, buffer.get(..rest).unwrap_or(buffer))?;
                 first = first.saturating_add(count);
             }
         }
-        file.truncate(leaving.size)?;
         file.sync()?;
         // Also after a job that has made it, and failed.
         if self.owes_name {
@@ -206,6 +207,23 @@ impl Filing {
             self.owes_name = false;
         }
         Ok(())
+    }
+
+    /// Opens the file of a job; returns its size as well.
+    fn file_to_write(&mut self, leaving: &Leaving) -> Result<(DataFile, u64)> {
+        let found = match file_of(&self.folder, leaving.object, Use::Writing) {
+            Err(error) if error == ENOENT => None,
+            other => Some(other?),
+        };
+        let size = found.as_ref().map(DataFile::size).transpose()?;
+        if !leaving.may_write(size) {
+            return Err(EIO);
+        }
+        if let Some(file) = found {
+            return Ok((file, size.unwrap_or_default()));
+        }
+        self.owes_name = true;
+        Ok((file_of(&self.folder, leaving.object, Use::Making)?, 0))
     }
 
     /// Removes the file of an object, if there is one. Sleeps.

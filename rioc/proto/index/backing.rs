@@ -64,8 +64,10 @@ pub struct Leaving {
     pub object: ObjectId,
     /// The block at which the file is cut before anything is written to it.
     pub cut_at: Option<u32>,
-    /// The size that the file gets at last.
+    /// The size that the file gets.
     pub size: u64,
+    /// The blocks that the file has at least.
+    backed: u32,
     number: u32,
     parts: [Part; PARTS_MAX],
     count: usize,
@@ -86,6 +88,13 @@ impl Leaving {
     /// Returns where the blocks are that are written.
     pub fn parts(&self) -> &[Part] {
         self.parts.get(..self.count).unwrap_or_default()
+    }
+
+    /// Whether a file may be written, of this size; without one there is none. If it is shorter
+    /// than what it has to have, bytes of its object are lost: it must not look as if they were
+    /// zeroes.
+    pub fn may_write(&self, size: Option<u64>) -> bool {
+        size.unwrap_or_default().div_ceil(BLOCK_BYTES) >= self.backed.into()
     }
 }
 
@@ -277,6 +286,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             object: id,
             cut_at: object.is_cut.then_some(object.backed),
             size: object.size,
+            backed: object.backed,
             number,
             parts: [Part::default(); PARTS_MAX],
             count: 0,

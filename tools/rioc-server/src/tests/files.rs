@@ -298,6 +298,39 @@ fn a_file_that_was_cut_is_an_error() {
     let mut filed = Filed::new(&folder, 256);
     folder.damage(&name(1));
     assert_eq!(filed.read(1, 0, IO), Err(EIO));
+    // What follows does not make zeroes of what is lost, until nothing of that is left.
+    for is_removed in [false, true] {
+        if is_removed {
+            folder.remove_behind(&name(1));
+        }
+        assert_eq!(filed.write(1, 5 * BLOCK_BYTES, &[2; 4096]), 0);
+        assert_eq!(filed.flush(1), EIO);
+        assert_eq!(filed.read(1, 0, IO), Err(EIO));
+    }
+    let (object, size) = (id(1), 0);
+    assert_eq!(filed.ask(Asked::Truncate { object, size }), 0);
+    assert_eq!(filed.write(1, 0, &[3; IO]), 0);
+    assert_eq!(filed.flush(1), 0);
+    assert_eq!(filed.read(1, 0, IO), Ok(vec![3; IO]));
+}
+
+/// When a job has failed, at whatever step, the file has the size of its object of before or now.
+#[test]
+fn a_file_has_no_size_that_its_object_never_had() {
+    for times in 0..12 {
+        let folder = Folder::empty();
+        let mut filed = Filed::new(&folder, 256);
+        assert_eq!(filed.write(1, 0, &[1; 5000]), 0);
+        assert_eq!(filed.flush(1), 0);
+        assert_eq!(filed.write(1, 20_000, &[2; 9000]), 0);
+        assert_eq!(filed.write(1, 50_000, &[2; 9000]), 0);
+        folder.fail_after(times, crate::error::code::ENOSPC);
+        filed.flush(1);
+        folder.fail(None);
+        let filed = Filed::new(&folder, 256);
+        let stat = filed.server.engine.store.index().stat(id(1)).unwrap();
+        assert!([5000, 59_000].contains(&stat.size), "{times}: {}", stat.size);
+    }
 }
 
 /// A snapshot that is larger than the memory is ENOSPC, and holds up no one.

@@ -233,11 +233,16 @@ impl<D: Readable> Rig<D> {
             return None;
         };
         let files = &mut self.filed.files;
-        if let (0, Some(block)) = (work.at, leaving.cut_at) {
-            files.resize(leaving.object, block as usize * BLOCK);
+        if work.at == 0 {
+            let size = files.now.get(&leaving.object).map(Vec::len);
+            assert!(leaving.may_write(size.map(|size| size as u64)));
+            let cut_at = leaving.cut_at.map_or(usize::MAX, |block| block as usize * BLOCK);
+            if cut_at < size.unwrap_or_default() {
+                files.resize(leaving.object, cut_at);
+            }
+            files.resize(leaving.object, leaving.size as usize);
         }
         let Some(part) = leaving.parts().get(work.at) else {
-            files.resize(leaving.object, leaving.size as usize);
             files.sync(leaving.object);
             return Some(Ok(()));
         };
@@ -250,8 +255,8 @@ impl<D: Readable> Rig<D> {
                 medium.block(&self.begun.disk, &source.stored, number)
             });
             let at = (part.block + skipped) as usize * BLOCK;
-            file.resize(file.len().max(at + BLOCK), 0);
-            file[at..at + BLOCK].copy_from_slice(&bytes.unwrap_or([0; BLOCK]));
+            let len = BLOCK.min(file.len() - at);
+            file[at..at + len].copy_from_slice(&bytes.unwrap_or([0; BLOCK])[..len]);
         }
         None
     }
