@@ -177,13 +177,21 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         blocks: &Blocks<u32>,
         changes: &mut impl Changes,
     ) -> Result<(), Refused> {
-        let is_backed = self.is_backed;
-        let Some(object) = self.slots.object_mut(number) else {
+        let Some(backed) = self.slots.object(number).map(|object| object.backed) else {
             return Ok(());
         };
-        // What is on its way may be one of them.
-        object.is_cut |= is_backed;
-        let end = blocks.end.min(object.backed);
+        let mut block = blocks.start.max(backed);
+        while let Some((_, range)) = self.range_in(number, block..blocks.end) {
+            if range.block > block {
+                break;
+            }
+            block = range.end();
+        }
+        if block < blocks.end {
+            // What is on its way may be one of them, and the file is to have their size.
+            self.differ(number);
+        }
+        let end = blocks.end.min(backed);
         let mut block = blocks.start;
         while block < end {
             let next = self.range_in(number, block..end);

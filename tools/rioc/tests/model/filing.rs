@@ -416,3 +416,32 @@ fn what_very_many_share_is_dropped() {
     }
     rig.check_files();
 }
+
+/// A flush ends beside copies into its object, one for each job.
+#[test]
+fn a_flush_ends_beside_copies() {
+    let mut rig = Rig::with_files(SLOTS, 100, 1);
+    for object in [1, 2] {
+        for block in 0..18 {
+            let write = Ask::Write(object, block * 4096, 4096, true);
+            assert_eq!(rig.errno_of(write), 0);
+        }
+    }
+    let request = rig.request(0, Ask::Flush(1), 0);
+    let flush = rig.send(request).unwrap();
+    for _ in 0..20 {
+        let written = rig.filed.written;
+        while rig.filed.written == written {
+            rig.step(flush);
+            rig.file_step();
+            rig.answer();
+            if rig.in_flight() == 0 {
+                return rig.check_files();
+            }
+            let copy = rig.request(1, Ask::Copy(2, 0, 4096, 1, 4096, true), 0);
+            let copy = rig.send(copy).unwrap();
+            assert_eq!(rig.answer_of(copy).errno, 0);
+        }
+    }
+    panic!("no answer");
+}
