@@ -89,8 +89,8 @@ pub(super) struct Files {
     /// The times that a store could not make room by itself, and the last reason.
     setbacks: u64,
     reason: Option<Errno>,
-    /// A file has failed since the last job that has not.
-    failed: Option<Errno>,
+    /// The object whose file was the last one to fail, and was not written since.
+    failed: Option<(ObjectId, Errno)>,
     /// Requests wait for room.
     is_wanted: bool,
     /// All is written: the store ends.
@@ -125,6 +125,14 @@ fn told(errno: Errno) -> Errno {
 }
 
 impl Files {
+    /// Notes what came of work on the file of an object.
+    fn note(&mut self, object: ObjectId, result: Result<(), Errno>) {
+        match result {
+            Err(errno) => self.failed = Some((object, errno)),
+            Ok(()) => self.failed = self.failed.filter(|(failed, _)| *failed != object),
+        }
+    }
+
     /// Begins a round through all slots.
     fn begin_round(&mut self) {
         (self.looked, self.failures, self.error) = (0, 0, None);
@@ -165,9 +173,9 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         self.files.is_some()
     }
 
-    /// Returns the error that a file has given, if none was written since.
+    /// Returns the error that a file has given, if it was not written since.
     pub fn failing(&self) -> Option<Errno> {
-        self.files.as_ref()?.failed
+        self.files.as_ref()?.failed.map(|(_, errno)| errno)
     }
 
     /// The store ends: all that is dirty is written whose files work.
@@ -507,7 +515,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     pub fn left(&mut self, op: Option<&mut Op>, leaving: &Leaving, result: Result<(), Errno>) {
         let left = self.index.left(leaving, result.is_ok(), &mut self.medium);
         if let Some(files) = &mut self.files {
-            files.failed = result.err();
+            files.note(leaving.object, result);
             match result {
                 Err(errno) if op.is_none() => {
                     files.failures = files.failures.saturating_add(1);
@@ -542,7 +550,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         self.index.file_removed(object, is_gone, &mut self.medium);
         let next = self.index.file_to_remove();
         if let Some(files) = &mut self.files {
-            files.failed = result.err();
+            files.note(object, result);
             files.kept = files.kept.filter(|_| !is_gone);
             let first = (!is_gone).then(|| *files.kept.get_or_insert(object));
             // A store that ends tries all of them.

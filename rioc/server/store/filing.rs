@@ -71,22 +71,22 @@ impl<D: Kept> StoreOn<D> {
             FileWork::Remove(object) => filing.remove(*object),
         };
         let is_read = matches!(work, FileWork::Fetch(_));
-        self.tell(filing, (done, is_read));
         let bytes = match &work {
             FileWork::Fetch(fetch) => filing.fetched(fetch),
             _ => &[],
         };
         let result = done.map(|()| bytes).map_err(files::errno);
-        let _ = self.with_engine(|engine| {
+        let is_failing = self.with_engine(|engine| {
             engine.end_file((tag, work), result);
-            Ok(())
+            Ok(engine.store.failing().is_some())
         });
+        self.tell(filing, (done, is_read), is_failing.unwrap_or_default());
         self.clone().kick();
         true
     }
 
     /// Tells that files fail, or do no more.
-    fn tell(&self, filing: &mut Filing, (done, is_read): (Result, bool)) {
+    fn tell(&self, filing: &mut Filing, (done, is_read): (Result, bool), is_failing: bool) {
         let name = &*self.name;
         match done {
             Err(error) if is_read => {
@@ -100,15 +100,21 @@ impl<D: Kept> StoreOn<D> {
             }
             Err(error) if !filing.is_failing => {
                 filing.is_failing = true;
-                pr_err!(
-                    "store '{}': a file cannot be written: {error:?}: nothing is lost while \
-                     the store is there: make room, or repair it, and flush again\n",
-                    name
-                );
+                // A client may have a file that is too long, and cut it, again and again.
+                if let Some(suppressed) = LOG_LIMIT.allow() {
+                    pr_err!(
+                        "store '{}': a file cannot be written: {error:?}: nothing is lost while \
+                         the store is there: make room, or repair it, and flush again \
+                         ({suppressed} more were)\n",
+                        name
+                    );
+                }
             }
-            Ok(()) if filing.is_failing && !is_read => {
+            Ok(()) if filing.is_failing && !is_failing && !is_read => {
                 filing.is_failing = false;
-                pr_info!("store '{}': files are written again\n", name);
+                if LOG_LIMIT.allow().is_some() {
+                    pr_info!("store '{}': files are written again\n", name);
+                }
             }
             _ => (),
         }

@@ -370,6 +370,9 @@ fn a_bad_file_is_no_other_one() {
         assert_eq!(rig.errno_of(Ask::Write(4, block * 4096, 4096, true)), 0);
     }
     assert_eq!(rig.errno_of(Ask::Flush(0)), EFBIG);
+    // It fails although others do not.
+    assert_eq!(rig.errno_of(Ask::Flush(4)), 0);
+    assert_eq!(rig.store.failing(), Some(Errno::EFBIG));
     for object in [1, 3] {
         assert_eq!(rig.errno_of(Ask::Write(object, 0, 100, true)), 0);
     }
