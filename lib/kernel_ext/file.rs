@@ -32,6 +32,9 @@ use kernel::{
 /// The type bits of a mode, and those of a regular file.
 const TYPE: u16 = 0o170_000;
 const REGULAR: u16 = 0o100_000;
+/// `DT_UNKNOWN` and `DT_REG`.
+const KIND_UNKNOWN: c_uint = 0;
+const KIND_REGULAR: c_uint = 8;
 /// `SEEK_END`.
 const SEEK_END: c_int = 2;
 
@@ -132,7 +135,7 @@ pub enum Use {
     Reading,
     /// Reading and writing.
     Writing,
-    /// Reading and writing; one that is not there is made.
+    /// Reading and writing: it is made, and is an error if it is there.
     Making,
 }
 
@@ -241,7 +244,7 @@ impl Folder {
             // O_RDONLY is 0.
             Use::Reading => open,
             Use::Writing => open | flags::O_RDWR,
-            Use::Making => open | flags::O_RDWR | flags::O_CREAT,
+            Use::Making => open | flags::O_RDWR | flags::O_CREAT | flags::O_EXCL,
         };
         // SAFETY: By the type invariants, the folder is open; the name is NUL-terminated. The path
         // is copied to the call, and the folder holds its references.
@@ -317,14 +320,13 @@ impl Folder {
         self.0.sync()
     }
 
-    /// Calls for each name in it, from the first one on, until that breaks. The folder is locked
-    /// meanwhile: no file of it may be opened.
+    /// Calls for each name in it, from the first one on, until that breaks, and whether it is known
+    /// to be no regular file. The folder is locked meanwhile: no file of it may be opened.
     ///
     /// # Errors
     ///
     /// Those of the file system.
-    pub fn each_name(&mut self, mut call: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result {
-        let mut call = |name: &[u8]| call(name);
+    pub fn each_name(&mut self, mut call: impl FnMut(&[u8], bool) -> ControlFlow<()>) -> Result {
         let mut walk = Walk {
             context: bindings::dir_context {
                 actor: Some(found),
@@ -349,7 +351,7 @@ impl Folder {
 #[repr(C)]
 struct Walk<'a> {
     context: bindings::dir_context,
-    call: &'a mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    call: &'a mut dyn FnMut(&[u8], bool) -> ControlFlow<()>,
 }
 
 /// Gets a name.
@@ -363,7 +365,7 @@ unsafe extern "C" fn found(
     len: c_int,
     _position: bindings::loff_t,
     _inode: u64,
-    _kind: c_uint,
+    kind: c_uint,
 ) -> bool {
     let walk = context.cast::<Walk<'_>>();
     // CAST: The length of a name.
@@ -371,5 +373,5 @@ unsafe extern "C" fn found(
     let name = unsafe { core::slice::from_raw_parts(name.cast::<u8>(), len.max(0) as usize) };
     // SAFETY: By the function's contract; nothing else uses the walk during the call.
     let call = unsafe { &mut (*walk).call };
-    call(name).is_continue()
+    call(name, ![KIND_UNKNOWN, KIND_REGULAR].contains(&kind)).is_continue()
 }

@@ -32,7 +32,8 @@ use crate::proto::{
     span::{
         ObjectId,
         BLOCK_BYTES,
-        IO_BLOCKS_MAX, //
+        IO_BLOCKS_MAX,
+        OBJECT_BYTES_MAX, //
     },
 };
 
@@ -75,32 +76,41 @@ pub(super) fn probe(folder: &Folder) -> Result {
 ///
 /// # Errors
 ///
-/// Those of reading the folder; `ENOMEM`.
+/// Those of reading the folder, or of a file, whose object is told: `EINVAL` if it is none, `EFBIG`
+/// if no object is so long; `ENOMEM`.
+#[expect(clippy::type_complexity, reason = "there is one user")]
 pub(super) fn objects(
     folder: &mut Folder,
     objects_max: usize,
-) -> Result<(KVVec<(ObjectId, u64)>, u64)> {
-    let (mut found, mut others, mut full) = (KVVec::new(), 0u64, false);
-    folder.each_name(|name| {
+) -> Result<(KVVec<(ObjectId, u64)>, u64), (Error, Option<ObjectId>)> {
+    let (mut found, mut others, mut failed) = (KVVec::new(), 0u64, None);
+    let walked = folder.each_name(|name, is_other| {
         match file_name::object(name) {
-            Some(id) => full |= found.push((id, 0), GFP_KERNEL).is_err(),
+            // It is not opened: that of a device may do something.
+            Some(id) if is_other => failed = Some((EINVAL, Some(id))),
+            Some(id) if found.push((id, 0), GFP_KERNEL).is_err() => failed = Some((ENOMEM, None)),
+            Some(_) => (),
             None if matches!(name, b"." | b"..") => (),
             None => others = others.saturating_add(1),
         }
-        if full || found.len() > objects_max {
+        if failed.is_some() || found.len() > objects_max {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         }
-    })?;
-    if full {
-        return Err(ENOMEM);
-    }
+    });
+    walked.map_err(|error| (error, None))?;
+    failed.map_or(Ok(()), Err)?;
     if found.len() > objects_max {
         return Ok((found, others));
     }
     for (id, size) in found.iter_mut() {
-        *size = file_of(folder, *id, Use::Reading)?.size()?;
+        let file = file_of(folder, *id, Use::Reading);
+        let known = file.and_then(|file| file.size());
+        *size = known.map_err(|error| (error, Some(*id)))?;
+        if *size > OBJECT_BYTES_MAX {
+            return Err((EFBIG, Some(*id)));
+        }
     }
     Ok((found, others))
 }

@@ -68,7 +68,10 @@ use crate::proto::{
         Slot,
         NONE, //
     },
-    span::BLOCK_BYTES,
+    span::{
+        ObjectId,
+        BLOCK_BYTES, //
+    },
     store::Store, //
 };
 
@@ -315,17 +318,27 @@ impl Stores {
         files::probe(&folder).inspect_err(|error| {
             pr_err!(
                 "add_store: '{name}': backing={}: cannot be written: {error:?}: mount it for \
-                 writing, and make room\n",
+                 writing, make room, and move away a file .rioc\n",
                 format_args!("{shown}")
             );
         })?;
         let slots = store.index().slots().count();
         let objects_max = slots as usize;
-        let (found, others) = files::objects(&mut folder, objects_max).inspect_err(|error| {
+        let found = files::objects(&mut folder, objects_max);
+        let (found, others) = found.map_err(|(error, of)| {
+            let Some(ObjectId { high, low }) = of else {
+                pr_err!(
+                    "add_store: '{name}': backing={}: cannot be read: {error:?}\n",
+                    format_args!("{shown}")
+                );
+                return error;
+            };
             pr_err!(
-                "add_store: '{name}': backing={}: cannot be read: {error:?}\n",
+                "add_store: '{name}': backing={}: {high:016x}{low:016x} is no object: {error:?}: \
+                 move it away\n",
                 format_args!("{shown}")
             );
+            error
         })?;
         store.back();
         for of in found.iter() {

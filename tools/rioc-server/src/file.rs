@@ -24,6 +24,8 @@ struct Content {
     failing: Option<(Error, u32)>,
     syncs: u64,
     is_read_only: bool,
+    /// The names of what is no file.
+    odd: Vec<Vec<u8>>,
     /// The names of files that cannot be removed.
     kept: Vec<Vec<u8>>,
 }
@@ -35,7 +37,7 @@ pub enum Use {
     Reading,
     /// Reading and writing.
     Writing,
-    /// Reading and writing; one that is not there is made.
+    /// Reading and writing: it is made, and is an error if it is there.
     Making,
 }
 
@@ -123,6 +125,12 @@ impl Folder {
         self.content().now.get_mut(name).unwrap().resize(size, 0);
     }
 
+    /// Lets a name be of something that is no file.
+    pub fn be_odd(&self, name: &[u8]) {
+        self.content().odd.push(name.to_vec());
+        self.content().now.insert(name.to_vec(), Vec::new());
+    }
+
     /// Removes a file behind the back of the store.
     pub fn remove_behind(&self, name: &[u8]) {
         self.content().now.remove(name).unwrap();
@@ -140,6 +148,9 @@ impl Folder {
         let mut content = self.content();
         if content.is_read_only && to != Use::Reading {
             return Err(EROFS);
+        }
+        if to == Use::Making && content.now.contains_key(&name) {
+            return Err(EEXIST);
         }
         if to == Use::Making {
             content.now.entry(name.clone()).or_default();
@@ -172,10 +183,11 @@ impl Folder {
     }
 
     /// Calls for each name.
-    pub fn each_name(&mut self, mut call: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result {
+    pub fn each_name(&mut self, mut call: impl FnMut(&[u8], bool) -> ControlFlow<()>) -> Result {
+        let odd = self.content().odd.clone();
         let names: Vec<_> = self.content().now.keys().cloned().collect();
         for name in [b".".to_vec()].iter().chain(&names) {
-            if call(name).is_break() {
+            if call(name, odd.contains(name)).is_break() {
                 break;
             }
         }

@@ -24,6 +24,9 @@ WRONG = ((f"name=cc ram_mib=1 backing={FOLDER}", "EBUSY", "if a store has it"),
          ("name=cc ram_mib=1 backing=/mnt/nothing", "ENOENT", "cannot be opened"),
          ("name=cc ram_mib=1 backing=/etc/passwd", "ENOTDIR", "cannot be opened"),
          ("name=cc ram_mib=1 backing=/proc", "ENOENT", "cannot be written"),
+         ("name=cc ram_mib=1 backing=/mnt/odd", "EINVAL", f"{1:032x} is no object"),
+         ("name=cc ram_mib=1 backing=/mnt/long", "EFBIG", f"{2:032x} is no object"),
+         ("name=cc ram_mib=1 backing=/mnt/taken", "EEXIST", "move away a file .rioc"),
          ("name=cc ram_mib=1 backing=mnt", "EINVAL", "is no path"),
          (f"name=cc ram_mib=1 backing={FOLDER} evict=objects", "EINVAL", "leave out one"),
          (f"name=cc log=/dev/ram0 backing={FOLDER}", "ENOTSUP", "beside log= is not built"))
@@ -65,6 +68,8 @@ def test_what_was_flushed_comes_back(vm: Lab) -> None:
     """Objects of twice the memory are there after the end of a store and of the module; wrong lines are told."""
     begin(vm, disk(vm))
     vm.server.run(f"touch '{FOLDER}/of somebody else'")
+    vm.server.run(f"mkdir -p /mnt/odd/{1:032x} /mnt/long /mnt/taken && touch /mnt/taken/.rioc && "
+                  f"truncate -s 17T /mnt/long/{2:032x}")
     for line, errno, says in WRONG:
         refuses(vm, line, errno, says)
     does(vm, "objects_are_left")

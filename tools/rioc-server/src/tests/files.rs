@@ -374,6 +374,22 @@ fn a_job_writes_nothing_behind_the_end() {
     }
 }
 
+/// What is no file of an object, and cannot be one, is named, and is not opened.
+#[test]
+fn what_is_no_object_is_named() {
+    let folder = Folder::empty();
+    let objects = || files::objects(&mut folder.clone(), 3).map(|(found, others)| (found.len(), others));
+    let mut filed = Filed::new(&folder, 256);
+    for object in 1..3 {
+        assert_eq!(filed.write(object, 0, &[1; 100]), 0);
+        assert_eq!(filed.flush(object), 0);
+    }
+    folder.be_odd(b"of somebody else");
+    assert_eq!(objects(), Ok((2, 1)));
+    folder.be_odd(&name(3));
+    assert_eq!(objects(), Err((crate::error::code::EINVAL, Some(id(3)))));
+}
+
 /// A flush syncs its file, and the folder when the file is new.
 #[test]
 fn a_flush_is_a_sync() {
