@@ -494,6 +494,19 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         Some(first)
     }
 
+    /// Returns the blocks of objects that are not in their files: all slots are looked at, when the
+    /// store has ended.
+    pub fn unwritten(&self) -> u64 {
+        let ranges = (0..self.slots.count()).filter_map(|slot| self.slots.range(slot));
+        let is_lost = |range: &&Range| {
+            let at = u64::from(range.block).saturating_mul(BLOCK_BYTES);
+            let object = self.slots.object(range.object);
+            let is_there = |object: &Object| object.life == Life::Linked && at < object.size;
+            range.in_file != InFile::Clean && object.is_some_and(is_there)
+        };
+        ranges.filter(is_lost).map(|range| u64::from(range.blocks)).sum()
+    }
+
     /// Returns the object without a name whose file is to be removed before it is gone; of one
     /// whose name another object has the file is that one's.
     pub fn file_to_remove(&self) -> Option<ObjectId> {

@@ -244,6 +244,9 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     /// done, as the rest is never seen; others have changed nothing. [`Self::answered`] follows.
     pub fn end_early(&mut self, op: &mut Op, actions: &mut impl Actions) -> Done {
         let is_done = matches!(op.progress, Progress::Trimming(_));
+        if let Progress::Filling(hidden, _) = op.progress {
+            self.index.discard(hidden, &mut self.medium);
+        }
         self.give_up(op, actions);
         let errno = if is_done { 0 } else { Errno::ENODEV.get() };
         let outcome = Outcome { errno, lease: 0 };

@@ -131,7 +131,7 @@ impl<D: Kept> StoreOn<D> {
             Ok(())
         });
         while self.file_one(filing) {}
-        let left = self.with_engine(|engine| Ok(engine.store.index().usage().dirty));
+        let left = self.with_engine(|engine| Ok(engine.store.index().unwritten()));
         let (left, name) = (left.unwrap_or_default(), &*self.name);
         if left > 0 {
             pr_err!(
