@@ -233,9 +233,20 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         None
     }
 
-    /// Whether nothing was cut off an object, or dropped, since its blocks were missing.
+    /// Whether nothing was cut off an object, or dropped, since its blocks were missing, and they
+    /// still are.
     pub fn is_current(&self, fetch: &Fetch) -> bool {
-        fetch.cuts == self.cuts(fetch.object)
+        let end = fetch.block.saturating_add(fetch.blocks);
+        let number = self.find(fetch.object).unwrap_or(NONE);
+        let is_other = self.range_in(number, fetch.block..end).is_some();
+        fetch.cuts == self.cuts(fetch.object) && !is_other
+    }
+
+    /// Returns the same fetch of this moment: what was dropped since it was current, to make room
+    /// for it, is none of its blocks.
+    pub fn renewed(&self, fetch: &Fetch) -> Fetch {
+        let cuts = self.cuts(fetch.object);
+        Fetch { cuts, ..*fetch }
     }
 
     /// Blocks were fetched, and are stored. Returns whether they are used: something else may be
@@ -253,9 +264,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         let Ok((number, _)) = self.known(fetch.object) else {
             return Ok(false);
         };
-        let end = fetch.block.saturating_add(fetch.blocks);
-        let is_other = self.range_in(number, fetch.block..end).is_some();
-        if !self.is_current(fetch) || is_other {
+        if !self.is_current(fetch) {
             return Ok(false);
         }
         self.require(super::ranges::STORE_SLOTS)?;

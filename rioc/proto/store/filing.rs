@@ -191,22 +191,24 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
     fn fetch(
         &mut self,
         op: &mut Op,
-        (fetch, of): (&Fetch, For),
+        (object, span, of): (ObjectId, &Span, For),
         with: (&mut impl Actions, &impl Checksum),
-    ) -> Stop {
+    ) -> Result<(), Stop> {
+        let missing = self.index.missing(object, span);
+        let Some(fetch) = missing.filter(|_| self.is_backed()) else {
+            return Ok(());
+        };
         if let Some(errno) = op.lost.take() {
-            return Stop::Refused(errno);
+            return Err(Stop::Refused(errno));
         }
-        let blocks = fetch.blocks as usize;
-        let need = (Purpose::Write, blocks, WRITE_CHANGES_MAX);
-        match self.room_for(op, (need, of), with) {
-            Err(stop) => stop,
-            Ok(()) => {
-                self.end_old(op);
-                op.want = Want::Fetch(*fetch, of);
-                Stop::File
-            }
-        }
+        let need = (Purpose::Write, fetch.blocks as usize, WRITE_CHANGES_MAX);
+        self.room_for(op, (need, of), with)?;
+        // What was dropped to make room may be of this object.
+        let mut now = self.index.missing(object, span).unwrap_or(fetch);
+        now.blocks = now.blocks.min(fetch.blocks);
+        self.end_old(op);
+        op.want = Want::Fetch(now, of);
+        Err(Stop::File)
     }
 
     /// Has bytes be here that are in a file only, to be read.
@@ -216,10 +218,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         (object, span): (ObjectId, &Span),
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
-        match self.index.missing(object, span) {
-            Some(fetch) if self.is_backed() => Err(self.fetch(op, (&fetch, For::Reads), with)),
-            _ => Ok(()),
-        }
+        self.fetch(op, (object, span, For::Reads), with)
     }
 
     /// Has the blocks be here of which a write keeps a part.
@@ -250,14 +249,11 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         (source, span): (ObjectId, &Span),
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<(), Stop> {
-        let missing = self.index.missing(source, span);
-        let Some(fetch) = missing.filter(|_| self.is_backed()) else {
-            return Ok(());
-        };
-        if span.block_count() as usize > IO_BLOCKS_MAX {
+        let is_long = span.block_count() as usize > IO_BLOCKS_MAX;
+        if is_long && self.is_backed() && self.index.missing(source, span).is_some() {
             return Err(Stop::Refused(Refused::TooManyRanges.errno()));
         }
-        Err(self.fetch(op, (&fetch, For::Writes), with))
+        self.fetch(op, (source, span, For::Writes), with)
     }
 
     /// Returns how far a copy of a whole object may go from a block on: to the first one that is in
@@ -269,12 +265,12 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         with: (&mut impl Actions, &impl Checksum),
     ) -> Result<u32, Stop> {
         let at = u64::from(from).saturating_mul(BLOCK_BYTES);
-        let span = Span::new(at, Span::ALL.end().saturating_sub(at));
-        let missing = span.and_then(|span| self.index.missing(source, &span));
-        match missing.filter(|_| self.is_backed()) {
+        let Some(span) = Span::new(at, Span::ALL.end().saturating_sub(at)) else {
+            return Ok(u32::MAX);
+        };
+        match self.index.missing(source, &span).filter(|_| self.is_backed()) {
             Some(fetch) if fetch.block > from => Ok(fetch.block),
-            Some(fetch) => Err(self.fetch(op, (&fetch, For::Writes), with)),
-            None => Ok(u32::MAX),
+            _ => self.fetch(op, (source, &span, For::Writes), with).map(|()| u32::MAX),
         }
     }
 
@@ -493,13 +489,17 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             (Purpose::Write, fetch.blocks as usize, WRITE_CHANGES_MAX),
             of,
         );
+        if !self.index.is_current(fetch) {
+            return;
+        }
         if !self.has_room(need) {
-            // Others have it: the request waits for room again.
+            // Others have it: if there is none, the request waits for room again.
             self.drop_clean(need, &mut 0);
             if !self.has_room(need) {
                 return;
             }
         }
+        let fetch = &self.index.renewed(fetch);
         let blocks = bytes.chunks(BLOCK_BYTES as usize);
         let blocks = blocks.map(|block| (crc.crc32c(block), block));
         self.medium.begin();

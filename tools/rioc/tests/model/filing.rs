@@ -448,3 +448,21 @@ fn a_flush_ends_beside_copies() {
     }
     panic!("no answer");
 }
+
+/// Each block of an object that is larger than the memory is fetched once, although others of its
+/// blocks are dropped for it.
+#[test]
+fn a_large_object_is_fetched_once() {
+    let mut rig = Rig::with_files(SLOTS, 40, 1);
+    for block in 0..80 {
+        assert_eq!(rig.errno_of(Ask::Write(1, block * 4096, 4096, true)), 0);
+    }
+    assert_eq!(rig.errno_of(Ask::Flush(1)), 0);
+    rig.restart(false);
+    let before = rig.filed.fetched;
+    for block in 0..80 {
+        assert_eq!(rig.errno_of(Ask::Read(1, block * 4096, 4096)), 0);
+        rig.end_read(0);
+    }
+    assert_eq!(rig.filed.fetched - before, 80);
+}
