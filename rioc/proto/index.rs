@@ -41,6 +41,7 @@ mod ranges;
 mod restoring;
 mod size;
 mod tickets;
+mod unfiled;
 
 pub use self::{
     backing::{

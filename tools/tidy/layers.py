@@ -78,7 +78,7 @@ DRIVERS: dict[str, Layers] = {
     "rtrs/server/path": ("error state stats", "connections fence", "chunks heartbeat", "fence_message info",
                          "teardown", "work"),
     "rtrs/server/io": ("carriers tag", "request", "reply send_queue", "operation", "operation_queue receiver"),
-    "rioc/proto/index": ("moving ranges restoring tickets", "data", "backing size", "copying"),
+    "rioc/proto/index": ("moving ranges restoring tickets unfiled", "data", "backing size", "copying"),
     "rioc/proto/log": ("assembly collecting filling room", "dumping"),
     "rioc/proto/store": ("changing claiming filing room", "copying"),
 }

@@ -446,8 +446,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     /// Returns an object of which something is to be written, in the slots from one on, as far as
     /// `max` of them: its name, and the first block. `all` includes those whose blocks are in
     /// their files, but not their sizes, and has no blocks behind an end, which no one removes any
-    /// more. One whose file has failed is left out until the look has come by it. Returns the slot at
-    /// which the next look begins as well; behind the last one it is the first one.
+    /// more. One whose file has failed is left out until the look has come by it. Returns the slot
+    /// at which the next look begins as well; behind the last one it is the first one.
     pub fn dirty(&mut self, from: u32, (max, all): (u32, bool)) -> (Option<(ObjectId, u32)>, u32) {
         let end = self.slots.count().min(from.saturating_add(max));
         for slot in from..end {
@@ -460,7 +460,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
                 Some(Slot::Range(range)) if range.in_file == InFile::Dirty => {
                     let object = self.slots.object(range.object);
                     let at = u64::from(range.block).saturating_mul(BLOCK_BYTES);
-                    (object.filter(|object| !all || at < object.size), range.block)
+                    (
+                        object.filter(|object| !all || at < object.size),
+                        range.block,
+                    )
                 }
                 Some(Slot::Object(object)) if object.has_failed => {
                     if let Some(object) = self.slots.object_mut(slot) {
@@ -480,29 +483,6 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
         (None, if end < self.slots.count() { end } else { 0 })
     }
 
-    /// An object without a name has no ranges any more: its file follows, behind those of others.
-    pub(super) fn unfile(&mut self, number: u32) {
-        let [first, last] = self.unfiled;
-        if let Some(object) = self.slots.object_mut(number) {
-            object.next = NONE;
-        }
-        self.unfiled = match self.slots.object_mut(last) {
-            Some(before) => {
-                before.next = number;
-                [first, number]
-            }
-            None => [number; 2],
-        };
-    }
-
-    /// Takes the first one of these.
-    pub(super) fn next_unfiled(&mut self) -> Option<u32> {
-        let [first, last] = self.unfiled;
-        let next = self.slots.object(first)?.next;
-        self.unfiled = if next == NONE { [NONE; 2] } else { [next, last] };
-        Some(first)
-    }
-
     /// Returns the blocks of objects that are not in their files: all slots are looked at, when the
     /// store has ended.
     pub fn unwritten(&self) -> u64 {
@@ -513,35 +493,9 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             let is_there = |object: &Object| object.life == Life::Linked && at < object.size;
             range.in_file != InFile::Clean && object.is_some_and(is_there)
         };
-        ranges.filter(is_lost).map(|range| u64::from(range.blocks)).sum()
-    }
-
-    /// Returns the object without a name whose file is to be removed before it is gone; of one
-    /// whose name another object has the file is that one's.
-    pub fn file_to_remove(&self) -> Option<ObjectId> {
-        let [first, _] = self.unfiled;
-        let object = self.slots.object(first)?;
-        let is_alone = object.has_file && self.find(object.id).is_none();
-        is_alone.then_some(object.id)
-    }
-
-    /// The file of [`Self::file_to_remove`] was removed, and that is durable (`is_gone`), or could
-    /// not be: those of others are tried before it is again.
-    pub fn file_removed(&mut self, id: ObjectId, is_gone: bool, changes: &mut impl Changes) {
-        if self.file_to_remove() != Some(id) {
-            return;
-        }
-        let [first, _] = self.unfiled;
-        match self.slots.object_mut(first) {
-            Some(object) if is_gone => {
-                (object.has_file, object.is_leaving) = (false, false);
-                changes.changed(first);
-            }
-            _ => {
-                if let Some(first) = self.next_unfiled() {
-                    self.unfile(first);
-                }
-            }
-        }
+        ranges
+            .filter(is_lost)
+            .map(|range| u64::from(range.blocks))
+            .sum()
     }
 }

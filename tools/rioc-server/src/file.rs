@@ -166,7 +166,12 @@ impl Folder {
     /// Removes a file.
     pub fn remove(&self, name: &CStr) -> Result {
         self.check()?;
-        if self.content().kept.iter().any(|kept| kept == name.to_bytes()) {
+        if self
+            .content()
+            .kept
+            .iter()
+            .any(|kept| kept == name.to_bytes())
+        {
             return Err(EIO);
         }
         let removed = self.content().now.remove(name.to_bytes());

@@ -277,7 +277,7 @@ fn errors_of_files_mean_nothing_else() {
     assert_eq!(filed.read(1, 0, IO), Err(EIO));
 }
 
-/// What was written to files is read when the file system is mounted for reading only.
+/// Files are read when their file system is mounted for reading only.
 #[test]
 fn files_are_read_where_none_can_be_written() {
     let folder = Folder::empty();
@@ -317,7 +317,7 @@ fn a_file_that_was_cut_is_an_error() {
     assert_eq!(filed.read(1, 0, IO), Ok(vec![3; IO]));
 }
 
-/// When a job has failed, at whatever step, the file has the size of its object of before or now.
+/// A file has the size of its object, of before or now, whichever step of a job fails.
 #[test]
 fn a_file_has_no_size_that_its_object_never_had() {
     for times in 0..12 {
@@ -332,7 +332,11 @@ fn a_file_has_no_size_that_its_object_never_had() {
         folder.fail(None);
         let filed = Filed::new(&folder, 256);
         let stat = filed.server.engine.store.index().stat(id(1)).unwrap();
-        assert!([5000, 59_000].contains(&stat.size), "{times}: {}", stat.size);
+        assert!(
+            [5000, 59_000].contains(&stat.size),
+            "{times}: {}",
+            stat.size
+        );
     }
 }
 
@@ -370,17 +374,20 @@ fn a_job_writes_nothing_behind_the_end() {
         filed.file_one();
         assert_eq!(filed.end(number).errno, 0);
         assert_eq!(filed.write(1, 0, &[8; 4096]), 0);
-        let read = filed.read(1, 0, IO).unwrap_or_else(|errno| panic!("{steps}: {errno}"));
+        let read = filed
+            .read(1, 0, IO)
+            .unwrap_or_else(|errno| panic!("{steps}: {errno}"));
         assert!(read[..4096] == [8; 4096], "{steps}");
         assert_eq!(filed.snapshot(1, 2), 0);
     }
 }
 
-/// What is no file of an object, and cannot be one, is named, and is not opened.
+/// A name of an object that is of no file is told, and not opened.
 #[test]
 fn what_is_no_object_is_named() {
     let folder = Folder::empty();
-    let objects = || files::objects(&mut folder.clone(), 3).map(|(found, others)| (found.len(), others));
+    let objects =
+        || files::objects(&mut folder.clone(), 3).map(|(found, others)| (found.len(), others));
     let mut filed = Filed::new(&folder, 256);
     for object in 1..3 {
         assert_eq!(filed.write(object, 0, &[1; 100]), 0);
@@ -481,7 +488,9 @@ fn a_read_waits_while_its_object_is_cut() {
     while filed.server.go_on(0) {}
     let object = id(1);
     let size = 10 * BLOCK_BYTES;
-    let cut = filed.server.send((of, 0), (1, 0), Asked::Truncate { object, size }, &[]);
+    let cut = filed
+        .server
+        .send((of, 0), (1, 0), Asked::Truncate { object, size }, &[]);
     while filed.server.go_on(0) {}
     assert_eq!(filed.server.take_answers()[0].number, cut);
     // As another flush does that is before it in the queue.

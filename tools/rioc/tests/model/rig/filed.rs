@@ -236,7 +236,9 @@ impl<D: Readable> Rig<D> {
         if work.at == 0 {
             let size = files.now.get(&leaving.object).map(Vec::len);
             assert!(leaving.may_write(size.map(|size| size as u64)));
-            let cut_at = leaving.cut_at.map_or(usize::MAX, |block| block as usize * BLOCK);
+            let cut_at = leaving
+                .cut_at
+                .map_or(usize::MAX, |block| block as usize * BLOCK);
             if cut_at < size.unwrap_or_default() {
                 files.resize(leaving.object, cut_at);
             }
