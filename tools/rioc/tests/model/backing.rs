@@ -54,7 +54,7 @@ struct Backed {
 fn fetch(world: &mut World, files: &Files, object: ObjectId, span: &Span) -> u64 {
     let mut count = 0;
     while let Some(fetch) = world.index.missing(object, span) {
-        let bytes = files.blocks(object, fetch.block, fetch.blocks);
+        let bytes = files.blocks(object, fetch.block, fetch.blocks).unwrap();
         let stored = world.store.put(&bytes);
         let done = world.index.fetched(&fetch, stored, &mut world.store);
         assert_eq!(done, Ok(true));
@@ -210,7 +210,7 @@ impl Backed {
         let whole = Span::new(0, 1 << 20).unwrap();
         self.slow = self.world.index.missing(object, &whole).map(|fetch| {
             let bytes = self.files.blocks(object, fetch.block, fetch.blocks);
-            (fetch, bytes)
+            (fetch, bytes.unwrap())
         });
     }
 

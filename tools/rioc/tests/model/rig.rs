@@ -134,6 +134,8 @@ enum State {
     Reads([Option<Source>; OLD_MAX]),
     /// Waits in the queue of files.
     Files,
+    /// Waits for room until something has ended.
+    Room,
     Ended(Done),
 }
 

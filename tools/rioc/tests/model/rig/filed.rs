@@ -14,6 +14,8 @@ use ferro_proto::errno::Errno;
 use super::*;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+/// The errno of a read behind the end of a file.
+const SHORT: Errno = Errno::ENXIO;
 
 /// Files, as they are, and as they were when they were synced.
 #[derive(Clone, Default)]
@@ -39,14 +41,14 @@ impl Files {
         self.cuts.remove(&object);
     }
 
-    pub(crate) fn blocks(&self, object: ObjectId, block: u32, blocks: u32) -> Vec<u8> {
+    /// Reads blocks; of the last one there may be a part. `None` if the file is shorter.
+    pub(crate) fn blocks(&self, object: ObjectId, block: u32, blocks: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; blocks as usize * BLOCK];
-        if let Some(file) = self.now.get(&object) {
-            let from = file.get(block as usize * BLOCK..).unwrap_or_default();
-            let len = from.len().min(bytes.len());
-            bytes[..len].copy_from_slice(&from[..len]);
-        }
-        bytes
+        let file = self.now.get(&object)?;
+        let from = file.get(block as usize * BLOCK..)?;
+        let len = from.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&from[..len]);
+        (len + BLOCK > bytes.len()).then_some(bytes)
     }
 
     /// A crash leaves some of what was not synced.
@@ -63,6 +65,9 @@ impl Files {
                 if random.below(2) == 0 {
                     file.resize(file.len().max(at + block.len()), 0);
                     file[at..at + block.len()].copy_from_slice(block);
+                    // Whole blocks are written, with zeroes behind an end.
+                    let end = file.len().min(at + BLOCK);
+                    file[at + block.len()..end].fill(0);
                 }
             }
         }
@@ -196,8 +201,10 @@ impl<D: Readable> Rig<D> {
         let ended = match &work.work {
             FileWork::Fetch(fetch) if work.at == 0 => {
                 let files = &self.filed.files;
-                work.bytes = files.blocks(fetch.object, fetch.block, fetch.blocks);
-                fails.map(Err)
+                let bytes = files.blocks(fetch.object, fetch.block, fetch.blocks);
+                let is_short = bytes.is_none();
+                work.bytes = bytes.unwrap_or_default();
+                fails.or(is_short.then_some(SHORT)).map(Err)
             }
             FileWork::Fetch(_) => Some(Ok(())),
             FileWork::Leave(leaving) => {
@@ -270,7 +277,13 @@ impl<D: Readable> Rig<D> {
                 let wants = self.store.wants_files();
                 match self.store.own_file() {
                     Some(work) => (None, work),
-                    None => return wants,
+                    None => {
+                        if !self.store.wants_files() && self.filed.queue.is_empty() {
+                            // The work item returns.
+                            self.try_again();
+                        }
+                        return wants;
+                    }
                 }
             }
             false => {
@@ -303,6 +316,8 @@ impl<D: Readable> Rig<D> {
             FileWork::Fetch(fetch) => {
                 assert!(fetch.blocks as usize <= IO_BLOCKS_MAX);
                 self.filed.fetched += 1;
+                let is_lost = result == Err(SHORT) && self.store.index().is_current(&fetch);
+                assert!(!is_lost, "{fetch:?} is behind the end of its file");
                 let bytes = result.map(|()| &*work.bytes);
                 self.store.fetched(op.unwrap(), &fetch, bytes, &Crc);
             }
@@ -318,6 +333,7 @@ impl<D: Readable> Rig<D> {
         if let Some(one) = one {
             one.state = State::Runs;
         }
+        self.try_again();
     }
 
     /// The server fails, with the machine or alone, or ends as it should; it begins again.
@@ -378,7 +394,11 @@ impl<D: Readable> Rig<D> {
 
     /// Takes a step of what is left to be done.
     pub(crate) fn reap_one(&mut self) {
+        let is_reaping = self.store.index().is_reaping();
         let _ = self.store.reap((&mut self.begun, &Crc));
+        if is_reaping {
+            self.try_again();
+        }
     }
 
     /// Whether nothing goes on, and nothing is to be done with files.

@@ -58,7 +58,8 @@ impl<D: Readable> Rig<D> {
                     self.applied(tag);
                 }
             }
-            Step::Wait(_) | Step::Room => (),
+            Step::Wait(_) => (),
+            Step::Room => one.state = State::Room,
             Step::File { is_next } => {
                 one.state = State::Files;
                 match is_next {
@@ -73,6 +74,15 @@ impl<D: Readable> Rig<D> {
             }
         }
         self.note_begun();
+    }
+
+    /// Lets those take a step that wait for room, as the engine does.
+    pub(super) fn try_again(&mut self) {
+        for one in self.running.values_mut() {
+            if one.state == State::Room {
+                one.state = State::Runs;
+            }
+        }
     }
 
     pub(crate) fn note_begun(&mut self) {
