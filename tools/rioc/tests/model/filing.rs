@@ -466,3 +466,30 @@ fn a_large_object_is_fetched_once() {
     }
     assert_eq!(rig.filed.fetched - before, 80);
 }
+
+/// A job beside which a long end of its object is removed in steps leaves a file that has all of
+/// it.
+#[test]
+fn a_job_beside_a_long_end_is_right() {
+    for steps in 0..6 {
+        let mut rig = Rig::with_files(SLOTS, 200, steps);
+        for block in 0..140 {
+            let write = Ask::Write(1, block * 4096, 4096, true);
+            let request = rig.request(0, write, 0);
+            let tag = rig.send(request).unwrap();
+            assert_eq!(rig.answer_of(tag).errno, 0);
+        }
+        let request = rig.request(0, Ask::Truncate(1, 0), 0);
+        let cut = rig.send(request).unwrap();
+        for _ in 0..steps {
+            rig.step(cut);
+        }
+        // The store begins a job by itself, as more than half of the memory is dirty.
+        rig.file_step();
+        rig.drain_files();
+        assert_eq!(rig.errno_of(Ask::Write(1, 0, 4096, true)), 0);
+        assert_eq!(rig.errno_of(Ask::Read(1, 0, 40_000)), 0);
+        rig.end_read(0);
+        rig.check_files();
+    }
+}
