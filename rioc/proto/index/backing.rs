@@ -433,8 +433,7 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             let Some(range) = self.slots.range(next).copied() else {
                 break;
             };
-            if let Some(object) = self.slots.object(range.object) {
-                let id = object.id;
+            if let Some(id) = self.slots.object(range.object).map(|object| object.id) {
                 self.count_cut(id);
             }
             self.remove(next, &range, changes);

@@ -4,6 +4,7 @@
 
 mod clients;
 mod damage;
+mod filed;
 mod files;
 mod life;
 mod lives;

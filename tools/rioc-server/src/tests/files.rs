@@ -2,33 +2,22 @@
 
 //! A store in memory whose objects have files: its engine, and what is done with them.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-
 use super::{
-    super::files::{
-        self,
-        Filing, //
+    super::files,
+    filed::{
+        name,
+        Filed, //
     },
-    random::Random,
-    rig::{
-        id,
-        in_memory,
-        InMemory, //
-    }, //
+    rig::id, //
 };
 use crate::{
     file::Folder,
     proto::{
-        file_name,
         message::Operation as Asked,
         span::{
             Span,
             BLOCK_BYTES, //
-        },
-        store::FileWork, //
+        }, //
     },
 };
 
@@ -37,133 +26,6 @@ const EIO: i32 = 5;
 const ENODEV: i32 = 19;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
-
-/// A server whose objects have files in a folder.
-struct Filed {
-    server: InMemory,
-    filing: Filing,
-    client: u32,
-    sequence: u64,
-    random: Random,
-}
-
-impl Filed {
-    /// Begins with what is in a folder, as `adopt` of `stores.rs`.
-    fn new(folder: &Folder, blocks: u32) -> Self {
-        let mut server = in_memory(blocks);
-        server.engine.store.back();
-        let (found, _) = files::objects(&mut folder.clone(), 5000).unwrap();
-        for of in found.iter() {
-            server.engine.store.adopt(*of).unwrap();
-        }
-        let (client, _) = server.attach(1).unwrap();
-        Self {
-            server,
-            filing: Filing::new(folder.clone()).unwrap(),
-            client,
-            sequence: 0,
-            random: Random::new(7),
-        }
-    }
-
-    /// Does the next thing with files, as `file_one` of `store.rs`.
-    fn file_one(&mut self) -> bool {
-        let Some((tag, work)) = self.server.engine.begin_file() else {
-            return self.server.engine.goes_on_filing();
-        };
-        let done = match &work {
-            FileWork::Fetch(fetch) => self.filing.fetch(fetch),
-            FileWork::Leave(leaving) => {
-                let engine = &self.server.engine;
-                self.filing
-                    .leave(leaving, |source, to| engine.copy_blocks(source, to))
-            }
-            FileWork::Remove(object) => self.filing.remove(*object),
-        };
-        let bytes = match &work {
-            FileWork::Fetch(fetch) => self.filing.fetched(fetch).to_vec(),
-            _ => Vec::new(),
-        };
-        let result = done.map(|()| &*bytes).map_err(files::errno);
-        self.server.engine.end_file((tag, work), result);
-        true
-    }
-
-    /// Lets all end; returns the answer of a request.
-    fn end(&mut self, number: u64) -> kernel::Answer {
-        for _ in 0..10_000 {
-            while self.server.go_on(0) {}
-            let mut answers = self.server.take_answers().into_iter();
-            if let Some(answer) = answers.find(|answer| answer.number == number) {
-                return answer;
-            }
-            if self.server.engine.begin_filing() {
-                self.file_one();
-                while self.server.engine.goes_on_filing() && self.random.below(3) > 0 {
-                    self.file_one();
-                }
-                // The item has returned.
-                while self.server.engine.goes_on_filing() {
-                    self.file_one();
-                }
-            }
-        }
-        panic!("no answer");
-    }
-
-    fn write(&mut self, object: u64, at: u64, bytes: &[u8]) -> i32 {
-        self.sequence += 1;
-        let of = (self.client, 0);
-        let number = self.server.write(of, self.sequence, (object, at), bytes);
-        self.end(number).errno
-    }
-
-    /// Writes, while nothing is done with files.
-    fn write_now(&mut self, object: u64, at: u64, bytes: &[u8]) -> i32 {
-        self.sequence += 1;
-        let of = (self.client, 0);
-        self.server.write(of, self.sequence, (object, at), bytes);
-        while self.server.go_on(0) {}
-        self.server.take_answers()[0].errno
-    }
-
-    fn ask(&mut self, asked: Asked<'_>) -> i32 {
-        self.sequence += 1;
-        let of = (self.client, 0);
-        let number = self.server.send(of, (self.sequence, 0), asked, &[]);
-        self.end(number).errno
-    }
-
-    fn flush(&mut self, object: u64) -> i32 {
-        self.ask(Asked::Flush {
-            object: id(object),
-            span: Span::ALL,
-        })
-    }
-
-    fn snapshot(&mut self, source: u64, destination: u64) -> i32 {
-        self.ask(Asked::Snapshot {
-            source: id(source),
-            destination: id(destination),
-            is_new: false,
-        })
-    }
-
-    fn read(&mut self, object: u64, at: u64, bytes: usize) -> Result<Vec<u8>, i32> {
-        let number = self
-            .server
-            .read((self.client, 1), object, (at, bytes as u64));
-        let answer = self.end(number);
-        match answer.errno {
-            0 => Ok(answer.data[crate::proto::wire::READ_ANSWER_BYTES as usize..].to_vec()),
-            errno => Err(errno),
-        }
-    }
-}
-
-fn name(object: u64) -> Vec<u8> {
-    file_name::of(id(object))[..file_name::NAME_BYTES].to_vec()
-}
 
 /// Objects are four times the memory, are read back, and are there when power has failed.
 #[test]
