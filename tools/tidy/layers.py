@@ -59,8 +59,8 @@ DRIVERS: dict[str, Layers] = {
                 "callback restart"),
     "lib/transfer": ("proto rdma_transfer", "segments", "active", "received receiving sending"),
     "lib/block": ("block_ext block_ext_sys integrity major mq op", "bdev limits", "bio disk", "blocking"),
-    "lib/kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory miscdevice module pages percpu random "
-                       "sync text workqueue xor", "ratelimit scatterlist sysfs", "crc param"),
+    "lib/kernel_ext": ("cpu erased errno file ida kernel_ext kernel_ext_sys lz4 memory miscdevice module pages percpu "
+                       "random sync text workqueue xor", "ratelimit scatterlist sysfs", "crc param"),
     "lib/net": ("destination digest dns net_ext net_ext_sys tcp", "namespace"),
     "lib/vfs": ("active_refs attributes direct_read directory folios keyring mounted proc trace vfs_ext "
                      "vfs_ext_sys", "rcu_walk read", "namei", "opened_name", "file", "inode",

@@ -492,9 +492,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             let is_there = |object: &Object| object.life == Life::Linked && at < object.size;
             range.in_file != InFile::Clean && object.is_some_and(is_there)
         };
-        ranges
-            .filter(is_lost)
-            .map(|range| u64::from(range.blocks))
-            .sum()
+        ranges.filter(is_lost).fold(0, |blocks: u64, range| {
+            blocks.saturating_add(range.blocks.into())
+        })
     }
 }
