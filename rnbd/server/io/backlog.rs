@@ -7,7 +7,10 @@
 //! device submits it, which may wait, with a new bio. Requests that were not answered yet may pass
 //! each other in this way, as they may on their way to the handlers.
 
-use block_ext::bdev::BlockDevice;
+use block_ext::{
+    bdev::BlockDevice,
+    Flags, //
+};
 use kernel::{
     impl_has_work,
     prelude::*,
@@ -127,8 +130,19 @@ impl Backlog {
             .is_at_once(op, self.has_waiting.load(Relaxed))
     }
 
+    /// Returns the flag by which the handler asks the disk to refuse a request, if it can.
+    pub(super) fn refusal(&self) -> Flags {
+        match self.submission.may_refuse() {
+            true => Flags::NOWAIT,
+            false => Flags::NONE,
+        }
+    }
+
     /// Notes whether requests of `target` wait. Called under `loans`.
     fn set_waiting(&self, target: &Target, has_waiting: bool) {
+        if self.has_waiting.load(Relaxed) == has_waiting {
+            return;
+        }
         self.has_waiting.store(has_waiting, Relaxed);
         target.submit_at_once(self.at_once());
     }

@@ -56,11 +56,12 @@ impl BioData for Io {
     }
 }
 
-/// Submits `request`, which [`Target::allows`], to the block layer, which does not wait for the
-/// disk; `operation` is answered when it has ended.
+/// Submits `request`, which [`Target::allows`], to the block layer, which does not wait for a disk
+/// that can refuse it; `operation` is answered when it has ended.
 #[inline(always)]
 pub(crate) fn submit(target: Lent<Target>, request: IoRequest, operation: Operation) {
-    submit_with(target, request, operation, Flags::NOWAIT);
+    let may_refuse = target.refusal();
+    submit_with(target, request, operation, may_refuse);
 }
 
 /// Does what [`submit`] does for a request that has waited in the [`Backlog`]. Sleeps while the

@@ -334,8 +334,8 @@ fn submit(
         return queue.push(operation);
     }
     if target.backlog().is_at_once(request.rw.op) {
-        let request = (request, digest);
-        submit_with(target, protection, request, operation, Flags::NOWAIT);
+        let (request, may_refuse) = ((request, digest), target.refusal());
+        submit_with(target, protection, request, operation, may_refuse);
     } else {
         Backlog::add(target, operation);
     }

@@ -4,7 +4,8 @@
 
 use block_ext::{
     bdev::BlockDevice,
-    bio::BioPool, //
+    bio::BioPool,
+    Flags, //
 };
 use kernel::sync::Arc;
 use kernel_ext::sync::{
@@ -52,6 +53,8 @@ pub(crate) struct Target {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<Io>>,
     backlog: Arc<Backlog>,
+    /// The flag of what the handler submits.
+    refusal: Flags,
     /// The operations of requests that go straight to the block layer, at once: a set of [`Ops`].
     at_once: AtomicU32,
     /// The operations that the access mode permits.
@@ -73,11 +76,12 @@ impl Target {
         (protection, queue): (Option<Arc<Protection>>, Option<Arc<dyn RequestQueue>>),
         unused: Arc<Completion>,
     ) -> Self {
-        let at_once = backlog.at_once().into_raw();
+        let (at_once, refusal) = (backlog.at_once().into_raw(), backlog.refusal());
         Self {
             device,
             bios,
             backlog,
+            refusal,
             at_once: AtomicU32::new(at_once.into()),
             permitted_by_access: access.permitted(),
             protection,
@@ -97,6 +101,12 @@ impl Target {
     /// Says which operations go straight to the block layer from now on.
     pub(super) fn submit_at_once(&self, ops: Ops) {
         self.at_once.store(ops.into_raw().into(), Relaxed);
+    }
+
+    /// Returns the flag by which the handler asks the disk to refuse a request, if it can.
+    #[inline]
+    pub(super) fn refusal(&self) -> Flags {
+        self.refusal
     }
 
     /// Returns the requests that wait until the disk takes them.

@@ -30,18 +30,6 @@ def loop_disk(lab: Lab, queue: str = "") -> str:
     return "loop0"
 
 
-def paths_disk(lab: Lab) -> str:
-    """/dev/dm-0 on the server, a request-based disk with one tag that cannot refuse requests (REQ_NOWAIT), over one of
-    null_blk; answers its name."""
-    rnbd.ram_disk(lab, 8, 2)
-    rnbd.null_disk(lab, "gb=1 memory_backed=1")
-    lab.server.run("set -e; modprobe dm_multipath; echo 1 > /sys/module/dm_mod/parameters/dm_mq_queue_depth; dmsetup "
-                   f"create {SUSPENDED} --table '0 16384 multipath 0 0 1 1 round-robin 0 1 1 /dev/nullb0 1'")
-    lab.defer(lab.server.run, f"dmsetup resume {SUSPENDED}; mods -r; dmsetup remove --retry {SUSPENDED}; "
-                              "echo 0 > /sys/module/dm_mod/parameters/dm_mq_queue_depth", 60)
-    return "dm-0"
-
-
 def flood(lab: Lab, disk: rnbd.Disk, kind: str) -> Job:
     """The server's disk answers no more, and has more requests than it takes."""
     lab.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
@@ -79,18 +67,6 @@ def test_a_disk_whose_tags_are_used_keeps_no_other_waiting(pair: Lab) -> None:
     """A disk with two tags does not answer, and a client has eight requests for it. Afterwards they are carried out,
     and all later ones, of which most have to wait for a tag."""
     name = loop_disk(pair)
-    rnbd.load_server(pair)
-    rnbd.load_client(pair)
-    disk, other = rnbd.map_disk(pair, name), rnbd.map_disk(pair, "ram1")
-    others_go_on(pair, disk, other)
-    disk.fio(VERIFIED).clean()
-    disk.unmap()
-
-
-@needs(wires=1, own_modules=True, timeout=240, tier=tier.ALL)
-def test_a_disk_that_cannot_refuse_keeps_no_other_waiting(pair: Lab) -> None:
-    """The same of a disk that knows no REQ_NOWAIT: dm-multipath."""
-    name = paths_disk(pair)
     rnbd.load_server(pair)
     rnbd.load_client(pair)
     disk, other = rnbd.map_disk(pair, name), rnbd.map_disk(pair, "ram1")
