@@ -402,15 +402,15 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
     }
 
     /// Chooses the object that is evicted next, of `max` slots from one on: one that was looked at
-    /// as often as it was used. Returns the slot at which the next look begins as well; behind the
-    /// last one it is the first one.
-    pub fn oldest(&mut self, from: u32, max: u32) -> (Option<ObjectId>, u32) {
+    /// as often as it was used, or any one. Returns the slot at which the next look begins as well;
+    /// behind the last one it is the first one.
+    pub fn oldest(&mut self, from: u32, max: u32, takes_any: bool) -> (Option<ObjectId>, u32) {
         let end = self.slots.count().min(from.saturating_add(max));
         for slot in from..end {
             let Some(object) = self.slots.object_mut(slot) else {
                 continue;
             };
-            if object.life == Life::Linked && object.uses == 0 {
+            if object.life == Life::Linked && (object.uses == 0 || takes_any) {
                 return (Some(object.id), slot.saturating_add(1));
             }
             object.uses = object.uses.saturating_sub(1);

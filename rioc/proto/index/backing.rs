@@ -406,10 +406,10 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
 
     /// Drops ranges of an extent, in a slot, that is in the files of all objects that have it; if
     /// these are very many, of some of them, whether or not it is in those of others. Returns
-    /// whether it did: the rest follows when it is called again. One that was read more than once
-    /// stays for as many looks: what is read once, as all objects by a copy of them, drops nothing
-    /// else.
-    pub fn drop_clean(&mut self, number: u32, changes: &mut impl Changes) -> bool {
+    /// whether it did: the rest follows when it is called again. Unless it takes any one, what was
+    /// read more than once stays for as many looks: what is read once drops nothing else.
+    pub fn drop_clean(&mut self, of: (u32, bool), changes: &mut impl Changes) -> bool {
+        let (number, takes_any) = of;
         let extent = self.slots.extent(number).copied();
         let Some(extent) = extent.filter(|e| e.pins == 0 && e.references > 0) else {
             return false;
@@ -424,7 +424,8 @@ impl<S: Memory<Slot>, B: Memory<u32>> Index<S, B> {
             }
             next = range.next;
         }
-        if let Some(used) = self.slots.extent_mut(number).filter(|used| used.uses > 1) {
+        let extents = self.slots.extent_mut(number);
+        if let Some(used) = extents.filter(|used| used.uses > 1 && !takes_any) {
             used.uses = used.uses.saturating_sub(1);
             return false;
         }

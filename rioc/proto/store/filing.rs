@@ -328,6 +328,8 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
         let count = self.index.slots().count();
         for _ in 0..LOOK_SLOTS {
             let most = u64::from(count).saturating_mul(USES_MAX.into());
+            // Who reads it all the time does not keep a block for ever.
+            let takes_any = looked.saturating_add(count.into()) >= most;
             if self.index.usage().clean == 0 || *looked >= most {
                 return true;
             }
@@ -341,7 +343,7 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
                 0
             };
             *looked = looked.saturating_add(1);
-            if self.index.drop_clean(slot, &mut self.medium) {
+            if self.index.drop_clean((slot, takes_any), &mut self.medium) {
                 *looked = 0;
                 if self.index.slots().extent(slot).is_some() {
                     // Other ranges have it.

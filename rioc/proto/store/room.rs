@@ -56,14 +56,16 @@ impl<M: StoreMemory, D: Medium> Store<M, D> {
             return Stop::Refused(Errno::ENOSPC);
         };
         let (mut from, mut left) = (first, EVICT_SLOTS);
-        // In the first rounds all may have been used.
-        let rounds = u64::from(USES_MAX).saturating_add(1);
-        let most = u64::from(self.index.slots().count()).saturating_mul(rounds);
+        // In the first rounds all may have been used. Who reads them all the time, between the
+        // steps, does not keep them for ever: the last round takes what it finds.
+        let count = u64::from(self.index.slots().count());
+        let last = count.saturating_mul(USES_MAX.into());
+        let most = last.saturating_add(count);
         for _ in 0..EVICT_TRIES {
             if left == 0 || op.looked >= most {
                 break;
             }
-            let (oldest, next) = self.index.oldest(from, left);
+            let (oldest, next) = self.index.oldest(from, left, op.looked >= last);
             let end = if next > from {
                 next
             } else {

@@ -60,3 +60,44 @@ fn a_scan_drops_no_block_that_is_hot() {
     assert_eq!(hot, 0, "fetched again");
     assert!(scanned > 350, "{scanned}");
 }
+
+/// A write is not refused for what is read all the time: that goes after some rounds.
+#[test]
+fn readers_keep_no_memory_for_ever() {
+    for is_backed in [false, true] {
+        let mut rig = in_memory(20_000, 40, 2);
+        match is_backed {
+            true => rig.back(),
+            false => rig.store.evict_objects(),
+        }
+        for object in 0..HOT {
+            assert_eq!(rig.errno_of(Ask::Write(object, 0, 5 * 4096, true)), 0);
+            if is_backed {
+                assert_eq!(rig.errno_of(Ask::Flush(object)), 0);
+            }
+            for _ in 0..4 {
+                assert_eq!(rig.errno_of(Ask::Read(object, 0, 5 * 4096)), 0);
+                rig.end_read(0);
+            }
+        }
+        let write = rig.request(1, Ask::Write(HOT, 0, 20 * 4096, true), 0);
+        let write = rig.send(write).unwrap();
+        let mut steps = 0;
+        let errno = loop {
+            rig.step(write);
+            steps += 1;
+            assert!(steps < 1000);
+            if let Some((_, outcome)) = rig.answer().first() {
+                break outcome.errno;
+            }
+            for object in 0..HOT {
+                if rig.store.index().stat(id(object)).is_ok() {
+                    assert_eq!(rig.errno_of(Ask::Read(object, 0, 5 * 4096)), 0);
+                    rig.end_read(0);
+                }
+            }
+            let _ = rig.store.reap((&mut rig.begun, &crate::disk::Crc));
+        };
+        assert_eq!(errno, 0, "after {steps} steps, with files: {is_backed}");
+    }
+}

@@ -188,7 +188,11 @@ impl Backed {
         let count = self.world.index.slots().count();
         let from = self.random.below(count as usize) as u32;
         for slot in (from..count).chain(0..from) {
-            if self.world.index.drop_clean(slot, &mut self.world.store) {
+            if self
+                .world
+                .index
+                .drop_clean((slot, false), &mut self.world.store)
+            {
                 self.dropped += 1;
                 break;
             }
@@ -314,14 +318,14 @@ fn a_file_that_fails_loses_nothing() {
     };
     let slot = extent(&world).unwrap();
     for is_synced in [false, true] {
-        assert!(!world.index.drop_clean(slot, &mut world.store));
+        assert!(!world.index.drop_clean((slot, false), &mut world.store));
         let leaving = world.index.leave((id(1), 0), &mut world.store).unwrap();
         assert_eq!((leaving.cut_at, leaving.size), (Some(0), 8192));
-        assert!(!world.index.drop_clean(slot, &mut world.store));
+        assert!(!world.index.drop_clean((slot, false), &mut world.store));
         world.index.left(&leaving, is_synced, &mut world.store);
         world.note();
     }
-    assert!(world.index.drop_clean(slot, &mut world.store));
+    assert!(world.index.drop_clean((slot, false), &mut world.store));
     assert_eq!(extent(&world), None);
     // What its file alone has is dirty in a copy of it, and a deleted name keeps its file.
     let all = Span::new(0, 8192).unwrap();

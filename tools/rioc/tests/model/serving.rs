@@ -273,7 +273,7 @@ fn objects_that_are_not_used_make_room() {
     assert!(has(&rig, 1));
 }
 
-/// A write for which nothing can go is refused after two rounds of the table, of which each step
+/// A write for which nothing can go is refused after some rounds of the table, of which each step
 /// looks at some thousand slots: others go on between.
 #[test]
 fn eviction_looks_at_a_bounded_number_of_slots() {
