@@ -78,12 +78,17 @@ impl<D: Kept> StoreOn<D> {
     fn end(self: &Arc<Self>) {
         self.drained.wait();
         self.end_files();
+        // All are here, with the last request; the last one's item may be queueing that of the
+        // store, on a queue which nothing else keeps when the store is gone.
+        let readers = core::mem::take(&mut *self.readers.lock());
+        for (reader, _) in readers.iter() {
+            workqueue::flush::<_, 0>(reader);
+        }
         drop(workqueue::cancel_sync::<Self, 2>(self));
         drop(workqueue::cancel_sync::<Self, 1>(self));
         drop(workqueue::cancel_sync::<Self, 0>(self));
         // Here, as the end of the last IO may have the last reference.
         let (worker, upkeep) = (self.worker.lock().take(), self.upkeep.lock().take());
-        let readers = core::mem::take(&mut *self.readers.lock());
         let filing = self.filing.lock().take();
         let engine = self.engine.lock().take();
         let list = core::mem::replace(&mut self.inbox.lock().list, KVVec::new());
