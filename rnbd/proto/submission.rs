@@ -3,8 +3,8 @@
 //! The choice of the thread that submits a request to the disk of the server: the completion
 //! handler that brings it, or, in its turn, the work item of the device.
 //!
-//! Who submits to a disk that takes no more, as its tags are all used or its queue is frozen,
-//! sleeps until it does. The handler, which also serves the other disks of its path and its
+//! A thread that submits to a disk which takes no more, as its tags are all used or its queue is
+//! frozen, sleeps until it does. The handler, which also serves the other disks of its path and its
 //! heartbeats, must not: it asks the disk to refuse (`REQ_NOWAIT`). What was refused waits for the
 //! work item, and what comes meanwhile waits behind it, so that none is passed by again and again.
 //! A disk that cannot refuse gets all requests from the handlers, which may sleep: pmem and zram

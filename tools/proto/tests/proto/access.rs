@@ -25,7 +25,7 @@ const MODES: [AccessMode; 3] = [
     AccessMode::Migration,
 ];
 
-const OPS: [Op; 6] = [
+pub(crate) const OPS: [Op; 6] = [
     Op::Read,
     Op::Write,
     Op::Flush,

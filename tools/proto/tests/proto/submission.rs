@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
+use crate::access::OPS;
 use proto::rnbd::{
     access::AccessMode,
     flags::{Op, Ops},
     submission::Submission,
 };
-
-const OPS: [Op; 6] = [
-    Op::Read,
-    Op::Write,
-    Op::Flush,
-    Op::Discard,
-    Op::SecureErase,
-    Op::WriteZeroes,
-];
 
 #[test]
 fn a_handler_submits_only_what_the_disk_may_refuse_and_nothing_past_those_that_wait() {

@@ -32,8 +32,8 @@ fn a_scan_evicts_no_object_that_is_hot() {
     assert_eq!(hot.count(), HOT as usize);
 }
 
-/// The same of blocks that are in files: a scan fetches each of its blocks once, and none of those
-/// that are read all the time.
+/// Blocks that are in files are dropped alike: a scan fetches each of its own once, and none of
+/// those that are read all the time.
 #[test]
 fn a_scan_drops_no_block_that_is_hot() {
     let mut rig = in_memory(3000, 40, 1);
